@@ -1,0 +1,1 @@
+"""What the scheduler believes about the cluster: node columns, pods and where they are, images, counts."""

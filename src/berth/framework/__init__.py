@@ -1,0 +1,1 @@
+"""The contract between the scheduler and its plugins, in upstream's words."""

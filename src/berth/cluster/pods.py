@@ -1,0 +1,113 @@
+"""`PodInfo`: what is worked out once per version of a pod.
+
+Built at the edge of the core for every pod that arrives, read by the queue, the node table and the plugins.  Amounts
+are integers in the scheduler's units; selectors are compiled on first use, since most running pods are never asked.
+
+Source: k8s pkg/scheduler/framework/types.go, ``PodInfo``.
+"""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from berth.api.meta import PodKey, PodUid
+from berth.api.node_affinity import RequiredNodeAffinity, compile_node_selector
+from berth.api.pod import Pod
+from berth.api.requests import CPU, MEMORY, SPEC_ONLY, RequestRules, amount, non_zero_requests, pod_requests
+
+ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the address that stands for all of a node's; nothing listens on it here
+DEFAULT_RULES: Final = RequestRules(use_status=True)
+
+
+class HostPort(NamedTuple):
+    """A port of the node that a pod takes; an empty address reads as all, an empty protocol as TCP."""
+
+    ip: str
+    protocol: str
+    port: int
+
+
+def host_ports(pod: Pod) -> tuple[HostPort, ...]:
+    """The node's ports that *pod* takes: those of its sidecars, then those of its containers.
+
+    Source: k8s pkg/scheduler/util/utils.go, ``GetHostPorts``.
+    """
+    sidecars = (c for c in pod.spec.init_containers if c.is_sidecar)
+    return tuple(
+        HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
+        for container in (*sidecars, *pod.spec.containers)
+        for port in container.ports
+        if port.host_port > 0
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class PodInfo:
+    """A pod and what follows from it.
+
+    Attributes:
+        pod: the object as the API server last showed it.
+        rules: how requests of placed pods are added up in this version of Kubernetes.
+    """
+
+    pod: Pod
+    rules: RequestRules = field(default=DEFAULT_RULES)
+
+    @cached_property
+    def uid(self) -> PodUid:
+        """The identity of the pod."""
+        return PodUid(self.pod.metadata.uid)
+
+    @cached_property
+    def key(self) -> PodKey:
+        """``namespace/name``."""
+        return self.pod.key
+
+    @property
+    def priority(self) -> int:
+        """``spec.priority``, 0 where it is absent."""
+        return self.pod.spec.priority or 0
+
+    @cached_property
+    def asked(self) -> dict[str, int]:
+        """What the spec asks for, by resource name: milli-cores for CPU, whole units for all else.
+
+        Raises:
+            QuantityError: an amount is no quantity.
+        """
+        return {name: amount(name, nano) for name, nano in pod_requests(self.pod, SPEC_ONLY).items()}
+
+    @cached_property
+    def taken(self) -> dict[str, int]:
+        """What the pod takes from its node, units as in ``asked``; counts what the node has granted during a resize.
+
+        Raises:
+            QuantityError: an amount is no quantity.
+        """
+        return {name: amount(name, nano) for name, nano in pod_requests(self.pod, self.rules).items()}
+
+    @cached_property
+    def taken_non_zero(self) -> tuple[int, int]:
+        """Milli-cores and bytes of memory, with defaults for containers that ask for none.
+
+        Raises:
+            QuantityError: an amount is no quantity.
+        """
+        cpu, memory = non_zero_requests(self.pod, self.rules, pod_requests(self.pod, self.rules))
+        return amount(CPU, cpu), amount(MEMORY, memory)
+
+    @cached_property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        """The ports of the node that the pod takes."""
+        return host_ports(self.pod)
+
+    @cached_property
+    def required_node_affinity(self) -> RequiredNodeAffinity:
+        """``spec.nodeSelector`` and the required node affinity, compiled; faulty terms match nothing."""
+        affinity = self.pod.spec.affinity
+        node_affinity = affinity.node_affinity if affinity else None
+        required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity else None
+        return RequiredNodeAffinity(
+            tuple((self.pod.spec.node_selector or {}).items()),
+            compile_node_selector(required) if required is not None else None,
+        )

@@ -1,0 +1,255 @@
+"""The extension points, as protocols.
+
+A plugin is any object with a name and the methods of the points it takes part in.
+
+Everything up to Permit is called inside a scheduling cycle: it may not wait, do I/O or read a clock.  From PreBind on
+plugins run beside other cycles and are coroutines.  Rows are indices into the node table; whatever is passed in is read
+only.
+
+Source: k8s staging/src/k8s.io/kube-scheduler/framework/interface.go.
+"""
+
+import enum
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.cluster.columns import Rows
+from berth.cluster.pods import PodInfo
+from berth.framework.cycle_state import CycleState
+from berth.framework.events import Registration
+from berth.framework.status import SUCCESS, Status
+
+Rejections = NDArray[np.int16]
+"""Shape (len(rows),): 0 where the node stays in the running, else a code that `FilterPlugin.rejection` explains."""
+
+Scores = NDArray[np.int64]
+"""Shape (len(rows),)."""
+
+MAX_NODE_SCORE = 100
+MIN_NODE_SCORE = 0
+
+
+class Scope(enum.Enum):
+    """What a plugin's verdict about a node depends on, besides the pod."""
+
+    ROW = enum.auto()  # that node's columns and `epoch` only: verdicts are kept until one of them changes
+    CLUSTER = enum.auto()  # other nodes or pods too: judged anew in every cycle
+
+
+@runtime_checkable
+class Plugin(Protocol):
+    """What every plugin has: the name it goes by in configuration, messages and metrics."""
+
+    name: str
+
+
+@runtime_checkable
+class QueueSortPlugin(Plugin, Protocol):
+    """Orders the active queue; exactly one per scheduler."""
+
+    def sort_key(self, pod: PodInfo, timestamp_s: float) -> Any:
+        """A key that compares less for the pod to be tried earlier; *timestamp_s* is when it was (re-)queued."""
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Plugin, Protocol):
+    """Holds pods back from the active queue."""
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Success lets the pod in; anything else keeps it out until an event that this plugin registered."""
+
+
+@runtime_checkable
+class EnqueueExtensions(Plugin, Protocol):
+    """Says which events are worth another attempt at the pods that this plugin rejected."""
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """The events; asked once, when the profile is built."""
+
+
+class PreFilterResult(NamedTuple):
+    """What PreFilter found.
+
+    Attributes:
+        status: success, skip, or a rejection of all nodes.
+        node_names: the only nodes worth looking at; None for all.
+    """
+
+    status: Status = SUCCESS
+    node_names: frozenset[str] | None = None
+
+
+@runtime_checkable
+class PreFilterPlugin(Plugin, Protocol):
+    """Works out once per attempt what the filter needs."""
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult:
+        """Skip sits the plugin's Filter out."""
+
+
+@runtime_checkable
+class PreFilterExtensions(Plugin, Protocol):
+    """Keeps what PreFilter worked out true while pods are taken away and added for the sake of a question."""
+
+    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, row: int) -> Status:
+        """*other* now counts on the node of *row*."""
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, row: int) -> Status:
+        """*other* no longer counts on the node of *row*."""
+
+
+@runtime_checkable
+class FilterPlugin(Plugin, Protocol):
+    """Narrows the nodes for one pod.  Same inputs, same answer."""
+
+    scope: Scope
+
+    def filter(self, state: CycleState, pod: PodInfo, rows: Rows) -> Rejections:
+        """int16, shape (len(rows),): 0 where the node stays; else a code for `rejection`."""
+
+    def rejection(self, code: int) -> Status:
+        """What a code of `filter` means; the same for as long as the plugin lives."""
+
+
+class PostFilterResult(NamedTuple):
+    """What PostFilter achieved.
+
+    Attributes:
+        status: success if the pod may fit soon.
+        nominated_node_name: where it may fit; empty clears an earlier nomination, None leaves it.
+    """
+
+    status: Status
+    nominated_node_name: str | None = None
+
+
+class NodeStatuses(Protocol):
+    """Why nodes were rejected, for whoever wants to change that."""
+
+    def get(self, node_name: str) -> Status:
+        """The answer for one node."""
+
+
+@runtime_checkable
+class PostFilterPlugin(Plugin, Protocol):
+    """Tries to make room when no node fits."""
+
+    def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeStatuses) -> PostFilterResult:
+        """Success or unresolvable ends the row of plugins; unschedulable lets the next one try."""
+
+
+@runtime_checkable
+class PreScorePlugin(Plugin, Protocol):
+    """Works out once per attempt what the score needs."""
+
+    def pre_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status:
+        """Skip sits the plugin's Score out."""
+
+
+@runtime_checkable
+class ScorePlugin(Plugin, Protocol):
+    """Ranks the nodes that fit."""
+
+    scope: Scope
+
+    def score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Scores:
+        """int64, shape (len(rows),): raw scores; 0..100 unless the plugin normalizes."""
+
+
+@runtime_checkable
+class ScoreNormalizer(Plugin, Protocol):
+    """Rescales the raw scores of all nodes that fit."""
+
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
+        """int64, shape (n,), 0..100.  *scores* may be written to."""
+
+
+@runtime_checkable
+class Epochal(Plugin, Protocol):
+    """A plugin of scope ROW that also looks at something cluster-wide which rarely changes."""
+
+    def epoch(self) -> Hashable:
+        """Verdicts made under another epoch are void."""
+
+
+@runtime_checkable
+class SignPlugin(Plugin, Protocol):
+    """Says what of a pod the plugin looks at; pods alike in this are judged alike."""
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """Equal values mean equal verdicts; None means that the pod is like no other."""
+
+
+@runtime_checkable
+class ReservePlugin(Plugin, Protocol):
+    """Keeps books of its own about placements."""
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Books the placement, or rejects it."""
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Takes the booking back; may come without a booking, and twice."""
+
+
+class PermitResult(NamedTuple):
+    """What Permit says.
+
+    Attributes:
+        status: success, wait, or a rejection.
+        timeout_s: how long to wait at most.
+    """
+
+    status: Status
+    timeout_s: float = 0.0
+
+
+@runtime_checkable
+class PermitPlugin(Plugin, Protocol):
+    """Lets a placement through, holds it back, or stops it."""
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> PermitResult:
+        """Wait keeps the pod assumed until somebody allows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreFlight:
+    """Whether PreBind has work to do.
+
+    Attributes:
+        status: success if it has, skip if not.
+        allow_parallel: whether it may run beside its neighbours.
+    """
+
+    status: Status
+    allow_parallel: bool = False
+
+
+@runtime_checkable
+class PreBindPlugin(Plugin, Protocol):
+    """Prepares the cluster for a binding."""
+
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> PreFlight:
+        """Says, without waiting, whether `pre_bind` has work to do."""
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Does the work."""
+
+
+@runtime_checkable
+class BindPlugin(Plugin, Protocol):
+    """Tells the API server where the pod goes."""
+
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Skip lets the next plugin bind."""
+
+
+@runtime_checkable
+class PostBindPlugin(Plugin, Protocol):
+    """Hears of bindings that succeeded."""
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        """Takes note."""
