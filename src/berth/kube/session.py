@@ -1,0 +1,308 @@
+"""HTTP to one API server: requests, streams, and errors as our own tree.
+
+An `ApiSession` owns a pool of keep-alive connections. It renews credentials on a 401 and repeats that one request
+(a 401 means that nothing was done); every other error is the caller's to judge. Speed matters here: a burst of pods
+costs one POST each, so headers live on the session, URLs are passed ready-made, and nothing is parsed that is not read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import socket
+import sys
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import aiohttp
+from yarl import URL
+
+from berth import __version__
+from berth.kube.errors import TransportError, UnauthorizedError, error_from_response
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from berth.kube.credentials import CredentialKeeper, Credentials
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+DEFAULT_TIMEOUT_S = 30.0  # a server that needs longer than this for one object is not answering
+_CONNECT_TIMEOUT_S = 10.0
+_KEEPALIVE_S = 60.0  # API servers close idle connections after 90 s; we must be first
+_MAX_CONNECTIONS = 128
+_STREAM_BUFFER_BYTES = 1 << 20
+_RETIRE_AFTER_S = 30.0  # how long requests on replaced connections may take to finish
+_FIRST_ERROR_STATUS = 400
+
+_NO_HEADERS: dict[str, str] = {}
+_PATCH_HEADERS = {kind: {"Content-Type": kind} for kind in (MERGE_PATCH, STRATEGIC_MERGE_PATCH)}
+
+
+def default_user_agent() -> str:
+    """`berth/<version> (<system>/<machine>)`, the form that API server logs expect."""
+    return f"berth/{__version__} ({platform.system().lower()}/{platform.machine()})"
+
+
+def _open_socket(address: Any) -> socket.socket:
+    """A TCP socket that finds out within a minute that the other side has vanished.
+
+    A watch only listens, so without probes it would wait for ever on a connection whose server is gone.
+    """
+    family, kind, protocol, _, _ = address
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 45_000)
+    return sock
+
+
+class Api(Protocol):
+    """What the rest of this package needs of a session; see `ApiSession` for the meaning."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = "",
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """Send one request and return the body of its successful answer."""
+        ...
+
+    def stream(self, path: str, *, idle_timeout_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a streaming GET."""
+        ...
+
+
+class _Pool:
+    """One aiohttp session made from one set of credentials, counted so that it can be retired."""
+
+    def __init__(self, credentials: Credentials, user_agent: str) -> None:
+        https = credentials.server.startswith("https:")
+        connector = aiohttp.TCPConnector(
+            limit=_MAX_CONNECTIONS,
+            keepalive_timeout=_KEEPALIVE_S,
+            ssl=credentials.ssl_context() if https else False,
+            socket_factory=_open_socket,
+        )
+        headers = {
+            "Accept": JSON,
+            "Accept-Encoding": "identity",
+            "Content-Type": JSON,
+            "User-Agent": user_agent,
+        }
+        if credentials.authorization:
+            headers["Authorization"] = credentials.authorization
+        self.http = aiohttp.ClientSession(
+            connector=connector,
+            headers=headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            proxy=credentials.proxy or None,
+        )
+        self.options: dict[str, Any] = {"allow_redirects": False}
+        if credentials.tls_server_name:
+            self.options["server_hostname"] = credentials.tls_server_name
+
+    def authorize(self, authorization: str) -> None:
+        """Use another token from the next request on."""
+        if authorization:
+            self.http.headers["Authorization"] = authorization
+        else:
+            self.http.headers.popall("Authorization", None)
+
+
+class ApiSession:
+    """A client of one API server; used from one event loop.
+
+    Use it as an async context manager, or call `close`.
+    """
+
+    def __init__(
+        self, keeper: CredentialKeeper, *, user_agent: str = "", timeout_s: float = DEFAULT_TIMEOUT_S, server: str = ""
+    ) -> None:
+        """Open a session; connections are made when they are needed.
+
+        Args:
+            keeper: whose credentials to use; shared by all sessions of a process.
+            user_agent: what to tell the server; ours when empty.
+            timeout_s: for a whole request, where the call names none.
+            server: base URL instead of the credentials' own (the `--master` flag).
+
+        Raises:
+            CredentialsError: the TLS material cannot be used.
+        """
+        self._keeper = keeper
+        self._user_agent = user_agent or default_user_agent()
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_TIMEOUT_S)
+        self._server_override = server.rstrip("/")
+        self._base = self._server_override or keeper.current.server.rstrip("/")
+        self._used = keeper.current
+        self._pool = _Pool(keeper.current, self._user_agent)
+        self._retiring: set[asyncio.Task[None]] = set()
+        keeper.subscribe(self._renewed)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def server(self) -> str:
+        """Base URL of the API server, without a trailing slash."""
+        return self._base
+
+    async def close(self) -> None:
+        """Close all connections; streams end with a `TransportError`."""
+        self._keeper.unsubscribe(self._renewed)
+        for task in self._retiring:
+            task.cancel()
+        await asyncio.gather(*self._retiring, return_exceptions=True)
+        await self._pool.http.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = "",
+        timeout_s: float | None = None,
+    ) -> bytes:
+        """Send one request and return the body of its successful answer.
+
+        Args:
+            method: in capitals.
+            path: path and query, percent-encoded, from the first slash on.
+            body: sent as it is.
+            content_type: of *body*.
+            accept: instead of plain JSON.
+            timeout_s: for the whole exchange, instead of the session's.
+
+        Raises:
+            ApiError: the server answered with an error (after one repetition with new credentials for a 401).
+            TransportError: no complete answer came.
+        """
+        headers = (
+            _NO_HEADERS if content_type is JSON else _PATCH_HEADERS.get(content_type, {"Content-Type": content_type})
+        )
+        if accept:
+            headers = {**headers, "Accept": accept}
+        timeout = self._timeout if timeout_s is None else _timeout(timeout_s)
+        generation = self._keeper.generation
+        try:
+            return await self._exchange(method, path, body, headers, timeout)
+        except UnauthorizedError:
+            if not await self._keeper.renew(generation):
+                raise
+        return await self._exchange(method, path, body, headers, timeout)
+
+    async def _exchange(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], limits: aiohttp.ClientTimeout
+    ) -> bytes:
+        pool = self._pool
+        url = URL(self._base + path, encoded=True)
+        try:
+            async with pool.http.request(
+                method, url, data=body, headers=headers or None, timeout=limits, **pool.options
+            ) as answer:
+                content = await answer.read()
+                if answer.status < _FIRST_ERROR_STATUS:
+                    return content
+                raise error_from_response(answer.status, content, answer.headers.get("Retry-After"))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _transport_error(method, path, error) from error
+
+    @asynccontextmanager
+    async def stream(self, path: str, *, idle_timeout_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a streaming GET; gives an iterator of chunks of bytes, cut anywhere, as they arrive.
+
+        The iterator ends when the server ends the stream properly.
+
+        Args:
+            path: path and query, percent-encoded.
+            idle_timeout_s: give up when nothing at all arrives for that long.
+
+        Raises:
+            ApiError: the server refused the stream.
+            TransportError: the stream could not be opened, or broke (raised by the iterator).
+        """
+        generation = self._keeper.generation
+        try:
+            answer = await self._open_stream(path, idle_timeout_s)
+        except UnauthorizedError:
+            if not await self._keeper.renew(generation):
+                raise
+            answer = await self._open_stream(path, idle_timeout_s)
+        try:
+            yield _chunks(answer, path)
+        finally:
+            answer.close()
+
+    async def _open_stream(self, path: str, idle_timeout_s: float) -> aiohttp.ClientResponse:
+        pool = self._pool
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
+        try:
+            answer = await pool.http.request(
+                "GET",
+                URL(self._base + path, encoded=True),
+                timeout=timeout,
+                read_bufsize=_STREAM_BUFFER_BYTES,
+                **pool.options,
+            )
+            if answer.status < _FIRST_ERROR_STATUS:
+                return answer
+            async with answer:
+                raise error_from_response(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _transport_error("GET", path, error) from error
+
+    def _renewed(self, credentials: Credentials) -> None:
+        """Take over new credentials: a new token at once, new certificates on new connections."""
+        old, self._used = self._used, credentials
+        if old.same_connection(credentials):
+            self._pool.authorize(credentials.authorization)
+            return
+        retired, self._pool = self._pool, _Pool(credentials, self._user_agent)
+        self._base = self._server_override or credentials.server.rstrip("/")
+        task = asyncio.get_running_loop().create_task(self._retire(retired))
+        self._retiring.add(task)
+        task.add_done_callback(self._retiring.discard)
+
+    async def _retire(self, pool: _Pool) -> None:
+        """Let requests on replaced connections finish, then close them, so that watches come back on new ones."""
+        try:
+            await asyncio.sleep(_RETIRE_AFTER_S)
+        finally:
+            await pool.http.close()
+
+
+def _timeout(total_s: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=total_s, sock_connect=min(total_s, _CONNECT_TIMEOUT_S))
+
+
+async def _chunks(answer: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
+    content = answer.content
+    try:
+        while chunk := await content.readany():
+            yield chunk
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise _transport_error("GET", path, error) from error
+
+
+def _transport_error(method: str, path: str, error: Exception) -> TransportError:
+    """Ours for one of aiohttp's; only a connection that was never made is certain to have carried nothing."""
+    never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    reason = f"{error}" or type(error).__name__
+    return TransportError(f"{method} {path.partition('?')[0]}: {reason}", may_be_applied=not never_sent)
