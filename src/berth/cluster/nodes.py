@@ -151,11 +151,9 @@ class NodeTable:
         return self._log.mark()
 
     def changed_since(self, mark: Mark) -> Rows | None:
-        """The live rows touched since *mark*, each once; None if all must be looked at again."""
+        """The rows touched since *mark*, each once, live or not; None if all must be looked at again."""
         rows = self._log.since(mark)
-        if rows is None:
-            return None
-        return np.array([row for row in rows if self.live[row]], dtype=np.intp)
+        return None if rows is None else np.array(rows, dtype=np.intp)
 
     # -- writing -------------------------------------------------------------------------------------------------
 

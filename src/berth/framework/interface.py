@@ -11,7 +11,6 @@ Source: k8s staging/src/k8s.io/kube-scheduler/framework/interface.go.
 
 import enum
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -215,25 +214,12 @@ class PermitPlugin(Plugin, Protocol):
         """Wait keeps the pod assumed until somebody allows it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PreFlight:
-    """Whether PreBind has work to do.
-
-    Attributes:
-        status: success if it has, skip if not.
-        allow_parallel: whether it may run beside its neighbours.
-    """
-
-    status: Status
-    allow_parallel: bool = False
-
-
 @runtime_checkable
 class PreBindPlugin(Plugin, Protocol):
     """Prepares the cluster for a binding."""
 
-    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> PreFlight:
-        """Says, without waiting, whether `pre_bind` has work to do."""
+    def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
+        """Says, without waiting, whether `pre_bind` has work to do: success if it has, skip if not."""
 
     async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         """Does the work."""

@@ -1,0 +1,248 @@
+"""The search for a node for one pod: PreFilter, Filter, PreScore, Score, select.
+
+Pure: the same cluster, pod, seed and attempt give the same answer, here, in a simulation and in a replay.  PostFilter
+and everything that changes something are the business of `berth.scheduling.cycle`.
+
+Source: k8s pkg/scheduler/schedule_one.go, ``schedulePod``.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from berth.cluster.cache import Cluster
+from berth.cluster.columns import Rows
+from berth.cluster.pods import PodInfo
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import PreFilterExtensions
+from berth.framework.profile import Profile
+from berth.framework.run import PreFilterOutcome, run_pre_filter
+from berth.framework.status import Code
+from berth.scheduling.diagnosis import (
+    FitError,
+    RejectedNodes,
+    fit_error_of_nodes,
+    fit_error_of_pre_filter,
+    left_out,
+)
+from berth.scheduling.equivalence import EquivalenceClasses, Kept
+from berth.scheduling.sampling import Sampler, num_feasible_nodes_to_find
+from berth.scheduling.scoring import Scored, score
+from berth.scheduling.selection import select
+from berth.scheduling.verdicts import FEASIBLE, CycleError, Verdicts, judge, placed_filters, position_of
+
+NominatedPods = Callable[[str], Sequence[PodInfo]]
+"""Node name -> the waiting pods that were promised room there."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """A node was found.
+
+    Attributes:
+        node_name: the node to take.
+        rows: all rows that fit.
+        scored: their scores; None where only one fitted, which needs none.
+        rejected: the answers of the nodes that do not fit.
+    """
+
+    node_name: str
+    rows: Rows
+    scored: Scored | None
+    rejected: RejectedNodes
+
+
+@dataclass(frozen=True, slots=True)
+class NoNodes:
+    """The cluster has no nodes at all."""
+
+
+Outcome = Found | FitError | NoNodes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Search:
+    rows: Rows  # rows that were looked at
+    verdicts: Verdicts  # of these rows
+    kept: Kept | None
+    whole: Verdicts | None  # by row of the table; None where only some rows were asked about
+
+
+class Algorithm:
+    """The search of one profile.
+
+    Args:
+        profile: the plugins.
+        cluster: the nodes and pods.
+        nominated: who was promised room where.
+        percentage_of_nodes_to_score: how many nodes to look at; 0 for all.
+        seed: settles ties.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        cluster: Cluster,
+        nominated: NominatedPods,
+        *,
+        nominated_nodes: Callable[[], Sequence[str]],
+        percentage_of_nodes_to_score: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self.profile = profile
+        self._cluster, self._table = cluster, cluster.table
+        self._nominated, self._nominated_nodes = nominated, nominated_nodes
+        own = profile.percentage_of_nodes_to_score
+        self._percentage = percentage_of_nodes_to_score if own is None else own
+        self._seed = seed
+        self._classes = EquivalenceClasses(profile, self._table)
+        self._filters = placed_filters(profile)
+        self._extensions = tuple(p for p in profile.pre_filter if isinstance(p, PreFilterExtensions))
+        self._sampler = Sampler()
+
+    def schedule(self, state: CycleState, pod: PodInfo, attempt: int, *, score_single: bool = False) -> Outcome:
+        """Find the node for *pod*.
+
+        Args:
+            state: an empty state; holds what the plugins worked out, afterwards.
+            pod: the pod.
+            attempt: which attempt at it this is.
+            score_single: score also where only one node fits.
+
+        Raises:
+            CycleError: a plugin could not answer.
+        """
+        num_all = len(self._table)
+        if not num_all:
+            return NoNodes()
+        narrowed = run_pre_filter(self.profile, state, pod)
+        if narrowed.status.rejected:
+            return fit_error_of_pre_filter(num_all, narrowed.status, narrowed.rejectors)
+        if not narrowed.status.ok:
+            raise CycleError(narrowed.status.message)
+        search = self._search(state, pod, narrowed)
+        rejected = self._rejected(search, narrowed)
+        rows = search.rows[search.verdicts == FEASIBLE]
+        if not len(rows):
+            return fit_error_of_nodes(num_all, rejected, narrowed.rejectors)
+        if len(rows) == 1 and not score_single:
+            return Found(self._table.name(int(rows[0])), rows, None, rejected)
+        scored = score(self.profile, self._classes, search.kept, state, pod, rows)
+        chosen = select(rows, scored.totals, self._seed, pod.uid, attempt)
+        return Found(self._table.name(chosen), rows, scored, rejected)
+
+    def _search(self, state: CycleState, pod: PodInfo, narrowed: PreFilterOutcome) -> _Search:
+        preferred = self._preferred(state, pod)
+        if preferred is not None:
+            return preferred
+        if narrowed.node_names is not None:
+            found = (self._table.row_of(name) for name in narrowed.node_names)
+            rows = np.array(sorted(row for row in found if row is not None), dtype=np.intp)
+            verdicts = judge(self._filters, state, pod, rows)
+            self._apply_nominations(state, pod, rows, verdicts)
+            return _Search(rows, verdicts, None, None)
+        return self._search_all(state, pod)
+
+    def _search_all(self, state: CycleState, pod: PodInfo) -> _Search:
+        kept = self._classes.refreshed(state, pod)
+        whole = kept.verdicts
+        if self._classes.cluster_filters:
+            whole = self._judge_cluster_wide(whole, state, pod)
+        if self._nominated_nodes():
+            rows = self._table.live_rows()
+            verdicts = whole[rows]
+            self._apply_nominations(state, pod, rows, verdicts)
+            whole = whole.copy()
+            whole[rows] = verdicts
+        wanted = self._wanted(len(self._table))
+        if wanted is not None:
+            order = np.array(self._table.zones.rows(), dtype=np.intp)
+            whole = self._sampler.cut(order, whole, wanted)
+        rows = self._table.live_rows()
+        return _Search(rows, whole[rows], kept, whole)
+
+    def _wanted(self, num_nodes: int) -> int | None:
+        if not self._percentage:
+            return None
+        wanted = num_feasible_nodes_to_find(num_nodes, self._percentage)
+        return wanted if wanted < num_nodes else None
+
+    def _judge_cluster_wide(self, whole: Verdicts, state: CycleState, pod: PodInfo) -> Verdicts:
+        """The verdicts once the filters that look beyond a node have been asked, each in its place."""
+        whole = whole.copy()
+        for placed in self._classes.cluster_filters:
+            rows = self._table.live_rows()
+            before = whole[rows]
+            # A node that an earlier plugin rejected is not asked about; one that a later plugin rejected is.
+            rows = rows[(before == FEASIBLE) | (position_of(before) > placed[0])]
+            verdicts = judge((placed,), state, pod, rows)
+            rejected = verdicts > FEASIBLE
+            whole[rows[rejected]] = verdicts[rejected]
+        return whole
+
+    def _preferred(self, state: CycleState, pod: PodInfo) -> _Search | None:
+        """The one node that the pod was promised, if it fits there; other nodes are then not looked at."""
+        name = pod.pod.status.nominated_node_name
+        row = self._table.row_of(name) if name else None
+        if row is None:
+            return None
+        rows = np.array([row], dtype=np.intp)
+        try:
+            verdicts = judge(self._filters, state, pod, rows)
+            self._apply_nominations(state, pod, rows, verdicts)
+        except CycleError:
+            return None  # the search over all nodes meets the same fault and reports it
+        return _Search(rows, verdicts, None, None) if verdicts[0] == FEASIBLE else None
+
+    def _apply_nominations(self, state: CycleState, pod: PodInfo, rows: Rows, verdicts: Verdicts) -> None:
+        """Reject rows that fit only as long as the pods that were promised room there are left out.
+
+        Source: k8s pkg/scheduler/framework/runtime/framework.go, ``RunFilterPluginsWithNominatedPods``.
+        """
+        for name in self._nominated_nodes():
+            row = self._table.row_of(name)
+            if row is None:
+                continue
+            spots = np.flatnonzero(rows == row)
+            if not len(spots):
+                continue
+            others = [
+                other for other in self._nominated(name) if other.priority >= pod.priority and other.uid != pod.uid
+            ]
+            if others:
+                verdict = self._judge_with(others, state, pod, row)
+                if verdict != FEASIBLE:
+                    verdicts[spots[0]] = verdict
+
+    def _judge_with(self, others: Sequence[PodInfo], state: CycleState, pod: PodInfo, row: int) -> int:
+        """The verdict about one row if *others* ran there too."""
+        table, name = self._table, self._table.name(row)
+        hypothetical = state.clone()
+        added: list[PodInfo] = []
+        with table.restored():
+            try:
+                for other in others:
+                    if other.uid in table.pods(row):
+                        continue
+                    table.add_pod(other, name)
+                    added.append(other)
+                    self._tell_extensions(hypothetical, pod, other, row)
+                return int(judge(self._filters, hypothetical, pod, np.array([row], dtype=np.intp))[0])
+            finally:
+                for other in added:
+                    table.remove_pod(other.uid, name)
+
+    def _tell_extensions(self, state: CycleState, pod: PodInfo, other: PodInfo, row: int) -> None:
+        for plugin in self._extensions:
+            if plugin.name in state.skip_filter:
+                continue
+            status = plugin.add_pod(state, pod, other, row)
+            if status.code is not Code.SUCCESS:
+                raise CycleError(f'running AddPod on PreFilter plugin "{plugin.name}": {status.message}')
+
+    def _rejected(self, search: _Search, narrowed: PreFilterOutcome) -> RejectedNodes:
+        if narrowed.node_names is None:
+            return RejectedNodes(self.profile, self._table, search.rows, search.verdicts)
+        absent = left_out(narrowed.rejectors)
+        return RejectedNodes(self.profile, self._table, search.rows, search.verdicts, absent)

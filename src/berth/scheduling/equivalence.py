@@ -1,0 +1,140 @@
+"""What was worked out for one pod serves the next pod like it: only the rows touched in between are looked at again.
+
+Pods are alike when every plugin says so (`berth.framework.interface.SignPlugin`).  Kept are the verdicts and raw scores
+of plugins whose judgement of a node depends on that node alone; all others are asked anew in every cycle.  The results
+are the same, bit for bit, as those of an evaluation from scratch.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from berth.cluster.changelog import Mark
+from berth.cluster.columns import Mask, Rows, grown
+from berth.cluster.nodes import NodeTable
+from berth.cluster.pods import PodInfo
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import Epochal, FilterPlugin, Scope, ScorePlugin
+from berth.framework.profile import Profile
+from berth.scheduling.verdicts import NO_NODE, Placed, Verdicts, judge, placed_filters
+
+_CLASSES: Final = 64  # how many kinds of pods are remembered; at 5000 nodes each takes a quarter of a megabyte
+
+
+class Kept:
+    """Verdicts and scores for one kind of pod.
+
+    Attributes:
+        verdicts: int32, shape (capacity,): by filters of scope ROW.
+        raw: int64, shape (row scorers, capacity): raw scores; meaningful where ``scored``.
+        scored: bool, shape (capacity,): whether the raw scores belong to the row as it is now.
+    """
+
+    def __init__(self, scorers: int) -> None:
+        self.verdicts: Verdicts = np.zeros(0, dtype=np.int32)
+        self.raw: NDArray[np.int64] = np.zeros((scorers, 0), dtype=np.int64)
+        self.scored: Mask = np.zeros(0, dtype=np.bool_)
+        self._mark: Mark | None = None
+        self._epochs: Hashable = None
+
+    def refresh(
+        self, table: NodeTable, filters: tuple[Placed, ...], epochs: Hashable, state: CycleState, pod: PodInfo
+    ) -> None:
+        """Bring the verdicts up to date.
+
+        Raises:
+            CycleError: a plugin could not answer; what is kept is as old as before.
+        """
+        changed = None if self._mark is None or epochs != self._epochs else table.changed_since(self._mark)
+        mark = table.mark()
+        if changed is None:
+            self._start_over(table, filters, state, pod)
+        elif len(changed):
+            live = table.live[changed]
+            rows = changed[live]
+            verdicts = judge(filters, state, pod, rows)
+            self._make_room(len(table.live))
+            self.verdicts[changed[~live]] = NO_NODE
+            self.verdicts[rows] = verdicts
+            self.scored[changed] = False
+        self._mark, self._epochs = mark, epochs
+
+    def _start_over(self, table: NodeTable, filters: tuple[Placed, ...], state: CycleState, pod: PodInfo) -> None:
+        rows = table.live_rows()
+        verdicts = judge(filters, state, pod, rows)
+        capacity = len(table.live)
+        self.verdicts = np.full(capacity, NO_NODE, dtype=np.int32)
+        self.verdicts[rows] = verdicts
+        self.raw = np.zeros((len(self.raw), capacity), dtype=np.int64)
+        self.scored = np.zeros(capacity, dtype=np.bool_)
+
+    def _make_room(self, capacity: int) -> None:
+        if len(self.verdicts) < capacity:
+            before = len(self.verdicts)
+            self.verdicts = grown(self.verdicts, capacity)
+            self.verdicts[before:] = NO_NODE
+            self.raw = grown(self.raw, capacity)
+            self.scored = grown(self.scored, capacity)
+
+
+class EquivalenceClasses:
+    """The kinds of pods seen lately by one profile.
+
+    Attributes:
+        row_filters: the filters whose verdicts are kept, with their positions.
+        cluster_filters: the filters that are asked in every cycle.
+        row_scorers: position of each score plugin whose raw scores are kept -> its row in `Kept.raw`.
+    """
+
+    def __init__(self, profile: Profile, table: NodeTable) -> None:
+        placed = placed_filters(profile)
+        self.row_filters = tuple(p for p in placed if p[1].scope is Scope.ROW)
+        self.cluster_filters = tuple(p for p in placed if p[1].scope is not Scope.ROW)
+        row_scorers = [i for i, plugin in enumerate(profile.score) if plugin.scope is Scope.ROW]
+        self.row_scorers = {position: i for i, position in enumerate(row_scorers)}
+        judges: tuple[FilterPlugin | ScorePlugin, ...] = (*profile.filter, *profile.score)
+        of_row = {plugin.name: plugin for plugin in judges if plugin.scope is Scope.ROW}
+        self._epochal = tuple(plugin for plugin in of_row.values() if isinstance(plugin, Epochal))
+        self._signers = profile.signers()
+        self._table = table
+        self._kept: OrderedDict[Hashable, Kept] = OrderedDict()
+
+    def refreshed(self, state: CycleState, pod: PodInfo) -> Kept:
+        """What holds for pods like *pod*, with verdicts that are true now.
+
+        Raises:
+            CycleError: a plugin could not answer.
+        """
+        kept = self._find(pod)
+        epochs = tuple(plugin.epoch() for plugin in self._epochal)
+        kept.refresh(self._table, self.row_filters, epochs, state, pod)
+        return kept
+
+    def _find(self, pod: PodInfo) -> Kept:
+        signature = self._signature(pod)
+        if signature is None:
+            return Kept(len(self.row_scorers))
+        kept = self._kept.get(signature)
+        if kept is None:
+            kept = self._kept[signature] = Kept(len(self.row_scorers))
+            if len(self._kept) > _CLASSES:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(signature)
+        return kept
+
+    def _signature(self, pod: PodInfo) -> Hashable:
+        if self._signers is None:
+            return None
+        parts = tuple(plugin.sign(pod) for plugin in self._signers)
+        return None if None in parts else parts
+
+
+def take(array: NDArray[np.int64], rows: Rows) -> NDArray[np.int64]:
+    """A copy of the entries of *rows*, which ascend; quicker where they are all from the first on."""
+    if len(rows) and rows[-1] == len(rows) - 1:
+        return array[: len(rows)].copy()
+    return array[rows]
