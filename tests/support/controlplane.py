@@ -256,7 +256,10 @@ class ControlPlane:
         self._wait_for("kube-controller-manager", ApiClient(f"https://{LOOPBACK}:{port}", timeout_s=5), "/healthz")
 
     def compact_etcd(self) -> int:
-        """Makes etcd forget every version but the newest; returns the revision that is the oldest from then on."""
+        """Makes etcd forget every version but the newest; returns the revision that is the oldest from then on.
+
+        The API server keeps versions of its own for a while, so only after its restart is an old one really gone.
+        """
         etcd = ApiClient(f"http://{LOOPBACK}:{self._etcd_port}")
         revision = int(etcd.post("/v3/maintenance/status", {})["header"]["revision"])
         etcd.post("/v3/kv/compaction", {"revision": str(revision), "physical": True})

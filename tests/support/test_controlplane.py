@@ -79,14 +79,26 @@ def test_a_user_added_before_the_start_has_its_groups(own_control_plane: Control
     assert "operators" in answer["status"]["userInfo"]["groups"]
 
 
-def test_a_version_from_before_a_compaction_is_gone(own_control_plane: ControlPlane, own: ApiClient) -> None:
+def test_a_compacted_version_is_gone_after_a_restart(own_control_plane: ControlPlane, own: ApiClient) -> None:
     version = own.create(a_node("node-a"))["metadata"]["resourceVersion"]
     own.create(a_node("node-b"))
     oldest = own_control_plane.compact_etcd()
+    own_control_plane.restart_apiserver()
     assert oldest > int(version)
     with pytest.raises(ApiError) as gone:
         own.get(NODES, {"resourceVersion": version, "resourceVersionMatch": "Exact"})
     assert gone.value.status == 410
+
+
+def test_a_paused_api_server_accepts_and_does_not_answer(own_control_plane: ControlPlane, own: ApiClient) -> None:
+    hasty = ApiClient(own_control_plane.server, own.token, ca_file=own_control_plane.ca_file, timeout_s=0.1)
+    own_control_plane.process("kube-apiserver").pause()
+    try:
+        with pytest.raises(TimeoutError):
+            hasty.get(NODES)
+    finally:
+        own_control_plane.process("kube-apiserver").resume()
+    assert own.items(NODES) == []
 
 
 def test_the_controller_manager_gives_a_namespace_its_service_account(
