@@ -9,10 +9,12 @@ Source: k8s component-helpers/resource/helpers.go, ``PodRequests``; KEP-753 (sid
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from berth.api.pod import Container, ContainerStatus, Pod, ResourceList
 from berth.api.quantity import milli, nano_value, whole
+from berth.api.selectors import label_key_fault
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -20,6 +22,8 @@ EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 HUGE_PAGES_PREFIX: Final = "hugepages-"
 DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+_QUOTA_PREFIX: Final = "requests."
+_SCALAR_PREFIXES: Final = (HUGE_PAGES_PREFIX, "attachable-volumes-")
 
 DEFAULT_CPU_NANO: Final = 100 * 10**6  # 100 milli-cores: what a container without a request counts as in some scores
 DEFAULT_MEMORY_NANO: Final = 200 * 2**20 * 10**9  # 200 MiB, likewise
@@ -50,6 +54,7 @@ class RequestRules:
 
 
 SPEC_ONLY: Final = RequestRules()
+FOR_SCORE: Final = RequestRules(pod_level=False, non_missing=NON_ZERO_DEFAULTS)
 
 
 def pod_requests(pod: Pod, rules: RequestRules = SPEC_ONLY) -> NanoAmounts:
@@ -111,15 +116,16 @@ def amount(name: str, nano: int) -> int:
     return milli(nano) if name == CPU else whole(nano)
 
 
+@lru_cache(maxsize=4096)
 def is_extended(name: str) -> bool:
     """Whether *name* is a resource that an operator or device plugin made up.
 
     Source:
         k8s pkg/apis/core/v1/helper/helpers.go, ``IsExtendedResourceName``.
     """
-    if "/" not in name or "kubernetes.io/" in name or name.startswith("requests."):
+    if "/" not in name or "kubernetes.io/" in name or name.startswith(_QUOTA_PREFIX):
         return False
-    return len(name.rpartition("/")[2]) > 0
+    return not label_key_fault(_QUOTA_PREFIX + name)  # a quota must be able to name it
 
 
 def is_scalar(name: str) -> bool:
@@ -128,12 +134,7 @@ def is_scalar(name: str) -> bool:
     Source:
         k8s pkg/scheduler/util/utils.go, ``IsScalarResourceName``.
     """
-    return (
-        is_extended(name)
-        or name.startswith(HUGE_PAGES_PREFIX)
-        or "kubernetes.io/" in name
-        or name.startswith("attachable-volumes-")
-    )
+    return is_extended(name) or name.startswith(_SCALAR_PREFIXES) or "kubernetes.io/" in name
 
 
 def _supported_at_pod_level(name: str) -> bool:

@@ -51,6 +51,10 @@ class CodedColumn(Generic[V]):
         """The value of *row*."""
         return self.values[int(self.codes[row])]
 
+    def code_of(self, value: V) -> int | None:
+        """The code of *value*; None if no row ever held it."""
+        return self._code_of.get(value)
+
     def grow(self, capacity: int) -> None:
         """Make room for *capacity* rows."""
         self.codes = grown(self.codes, capacity)

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
+import msgspec
+
 from berth.api.meta import PodKey, PodUid
 from berth.api.node_affinity import RequiredNodeAffinity, compile_node_selector
 from berth.api.pod import Pod
-from berth.api.requests import CPU, MEMORY, SPEC_ONLY, RequestRules, amount, non_zero_requests, pod_requests
+from berth.api.requests import CPU, FOR_SCORE, MEMORY, SPEC_ONLY, RequestRules, amount, non_zero_requests, pod_requests
 
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the address that stands for all of a node's; nothing listens on it here
 DEFAULT_RULES: Final = RequestRules(use_status=True)
@@ -68,6 +70,13 @@ class PodInfo:
         """``spec.priority``, 0 where it is absent."""
         return self.pod.spec.priority or 0
 
+    def on(self, node_name: str) -> "PodInfo":
+        """The same pod, placed on a node; what was worked out for it is shared."""
+        spec = msgspec.structs.replace(self.pod.spec, node_name=node_name)
+        twin = PodInfo(msgspec.structs.replace(self.pod, spec=spec), self.rules)
+        twin.__dict__.update({name: known for name, known in self.__dict__.items() if name != "pod"})
+        return twin
+
     @cached_property
     def asked(self) -> dict[str, int]:
         """What the spec asks for, by resource name: milli-cores for CPU, whole units for all else.
@@ -76,6 +85,18 @@ class PodInfo:
             QuantityError: an amount is no quantity.
         """
         return {name: amount(name, nano) for name, nano in pod_requests(self.pod, SPEC_ONLY).items()}
+
+    @cached_property
+    def asked_for_score(self) -> dict[str, int]:
+        """What the pod counts as where a score compares pods, units as in ``asked``.
+
+        Containers that ask for no CPU or no memory count with default amounts, and what ``spec.resources`` of the pod
+        says is not looked at.
+
+        Raises:
+            QuantityError: an amount is no quantity.
+        """
+        return {name: amount(name, nano) for name, nano in pod_requests(self.pod, FOR_SCORE).items()}
 
     @cached_property
     def taken(self) -> dict[str, int]:

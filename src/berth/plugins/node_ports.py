@@ -1,0 +1,108 @@
+"""NodePorts: a host port can be taken once on each node, address and protocol.
+
+Points: PreFilter (sits out for pods without host ports), Filter.  Rejects as unschedulable: evicting the pod that holds
+the port helps.  Woken when a pod with a conflicting port goes away, and by any new node.  Takes no arguments.
+
+The address ``0.0.0.0`` conflicts with every other; ``::`` is an address like any other.
+
+Source: k8s pkg/scheduler/framework/plugins/nodeports/node_ports.go.
+"""
+
+from collections.abc import Collection, Hashable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from berth.api.pod import Pod
+from berth.cluster.columns import Rows
+from berth.cluster.pods import ANY_ADDRESS, HostPort, PodInfo, host_ports
+from berth.framework.cycle_state import CycleState, StateKey, StateNotFoundError
+from berth.framework.events import NODE_ADD, Action, ClusterEvent, Hint, Registration
+from berth.framework.handle import Handle
+from berth.framework.interface import PreFilterResult, Rejections, Scope
+from berth.framework.status import SKIP, PluginError, Status, unschedulable
+from berth.plugins.hints import assigned_pod, required
+
+REASON: Final = "node(s) didn't have free ports for the requested pod ports"
+_WANTED: Final = StateKey[tuple[HostPort, ...]]("PreFilterNodePorts")
+
+
+def conflicts(wanted: HostPort, taken: Collection[HostPort]) -> bool:
+    """Whether *wanted* cannot be had beside *taken*.
+
+    Args:
+        wanted: the port.
+        taken: a set or mapping of ports.
+
+    Source:
+        k8s pkg/scheduler/framework/types.go, ``HostPortInfo.CheckConflict``.
+    """
+    ip, protocol, port = wanted
+    if ip == ANY_ADDRESS:
+        return any(other.port == port and other.protocol == protocol for other in taken)
+    return wanted in taken or HostPort(ANY_ADDRESS, protocol, port) in taken
+
+
+class NodePorts:
+    """Compares the host ports of the pod with those taken on nodes."""
+
+    name = "NodePorts"
+    scope = Scope.ROW
+
+    def __init__(self, handle: Handle) -> None:
+        self._table = handle.cluster.table
+        self._assigned_pod = assigned_pod(handle.behaviours)
+        self._rejected = unschedulable(REASON)
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Pods that go away, and new nodes."""
+        return (
+            Registration(ClusterEvent(self._assigned_pod, Action.DELETE), _hint_for_deleted_pod),
+            Registration(NODE_ADD),
+        )
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """The host ports."""
+        return pod.host_ports
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult:
+        """Skip without host ports."""
+        if not pod.host_ports:
+            return PreFilterResult(SKIP)
+        state.write(_WANTED, pod.host_ports)
+        return PreFilterResult()
+
+    def filter(self, state: CycleState, pod: PodInfo, rows: Rows) -> Rejections:
+        """1 where one of the pod's ports is taken.
+
+        Raises:
+            PluginError: PreFilter was not run.
+        """
+        del pod
+        try:
+            wanted = state.read(_WANTED)
+        except StateNotFoundError as error:
+            raise PluginError(error.args[0]) from error
+        taken = self._table.rows_with_ports()
+        rejected = np.zeros(len(rows), dtype=np.int16)
+        if not taken:
+            return rejected
+        for position, row in enumerate(rows.tolist()):
+            ports = taken.get(row)
+            if ports and any(conflicts(port, ports) for port in wanted):
+                rejected[position] = 1
+        return rejected
+
+    def rejection(self, code: int) -> Status:
+        """The one rejection there is."""
+        del code
+        return self._rejected
+
+
+def _hint_for_deleted_pod(pod: PodInfo, old: Any, new: Any) -> Hint:
+    del new
+    gone = required(Pod, old)
+    if not gone.spec.node_name and not gone.status.nominated_node_name:
+        return Hint.SKIP
+    freed = frozenset(host_ports(gone))
+    return Hint.QUEUE if any(conflicts(port, freed) for port in pod.host_ports) else Hint.SKIP

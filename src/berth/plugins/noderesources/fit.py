@@ -1,0 +1,164 @@
+"""NodeResourcesFit: a pod goes only where what it asks for is still free, and by preference where the strategy says.
+
+Points: PreFilter, Filter, PreScore, Score (not normalized).  Rejects with one reason per missing resource: unresolvable
+if some request is larger than all that the node has, else unschedulable.  Woken by pods that go away or ask for less,
+by nodes that come or offer more, and by device classes that stand for what the pod asks for (`fit_hints`).
+
+Arguments: extended resources to overlook in the filter, by name or by the group before the slash, and the scoring
+strategy with its resources.
+
+Source: k8s pkg/scheduler/framework/plugins/noderesources/fit.go.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from berth.api.quantity import QuantityError
+from berth.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_scalar
+from berth.cluster.columns import Rows
+from berth.cluster.pods import PodInfo
+from berth.framework.cycle_state import CycleState, StateKey, StateNotFoundError
+from berth.framework.events import Registration
+from berth.framework.handle import Handle
+from berth.framework.interface import PreFilterResult, Rejections, Scope, Scores
+from berth.framework.plugin_args import NodeResourcesFitArgs
+from berth.framework.status import SUCCESS, PluginError, Status
+from berth.plugins.noderesources.fit_hints import FitHints
+from berth.plugins.noderesources.scoring import Ask, ask_of, figures, make_strategy, weighted
+from berth.plugins.noderesources.shortages import Shortages
+
+TOO_MANY_PODS: Final = "Too many pods"
+_NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+
+Demands = tuple[tuple[str, int], ...]
+"""Resource names and amounts above 0, in the order in which they are checked."""
+
+_DEMANDS: Final = StateKey[Demands]("PreFilterNodeResourcesFit")
+_ASK: Final = StateKey[Ask]("PreScoreNodeResourcesFit")
+
+
+def demands(requests: Mapping[str, int]) -> Demands:
+    """What must be free on a node: CPU, memory, storage, then all others that are counted, by name."""
+    native = [(name, requests[name]) for name in _NATIVE if requests.get(name, 0) > 0]
+    if len(native) == len(requests):
+        return tuple(native)
+    others = [(name, many) for name, many in requests.items() if many > 0 and name not in _NATIVE and is_scalar(name)]
+    return (*native, *sorted(others))
+
+
+class NodeResourcesFit:
+    """Compares what pods ask for with what nodes have left."""
+
+    name = "NodeResourcesFit"
+    scope = Scope.ROW
+
+    def __init__(self, args: NodeResourcesFitArgs | None, handle: Handle) -> None:
+        """Build the plugin.
+
+        Raises:
+            ValueError: the scoring strategy is unknown or incomplete.
+        """
+        args = args or NodeResourcesFitArgs()
+        self._table = handle.cluster.table
+        self._hints = FitHints(handle)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._strategy = make_strategy(args.scoring_strategy)
+        self._scored = weighted(args.scoring_strategy.resources)
+        self._shortages = Shortages()
+
+    def events_to_register(self) -> Sequence[Registration]:
+        """Pods, nodes and device classes that may make room."""
+        return self._hints.registrations()
+
+    def sign(self, pod: PodInfo) -> Hashable:
+        """What the filter and the score count the pod as.
+
+        Raises:
+            PluginError: an amount is no quantity.
+        """
+        try:
+            return tuple(pod.asked.items()), tuple(pod.asked_for_score.items())
+        except QuantityError as error:
+            raise PluginError(f"requests of pod {pod.key}: {error}") from error
+
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult:
+        """Adds up the pod's requests.
+
+        Raises:
+            PluginError: an amount is no quantity.
+        """
+        try:
+            wanted = demands(pod.asked)
+        except QuantityError as error:
+            raise PluginError(f"requests of pod {pod.key}: {error}") from error
+        if self._ignored or self._ignored_groups:
+            wanted = tuple((name, many) for name, many in wanted if not self._overlooked(name))
+        state.write(_DEMANDS, wanted)
+        return PreFilterResult()
+
+    def filter(self, state: CycleState, pod: PodInfo, rows: Rows) -> Rejections:
+        """The number of the combination of what is missing on each node.
+
+        Raises:
+            PluginError: PreFilter was not run.
+        """
+        del pod
+        try:
+            wanted = state.read(_DEMANDS)
+        except StateNotFoundError as error:
+            raise PluginError(f'error reading "{_DEMANDS.name}" from cycleState: not found') from error
+        table = self._table
+        missing: Rejections = np.zeros(len(rows), dtype=np.int16)
+        full = table.pod_count[rows] >= table.allowed_pods[rows]
+        if np.count_nonzero(full):
+            self._shortages.add(missing, full, np.zeros_like(full), TOO_MANY_PODS)
+        for name, many in wanted:
+            index = table.resource_index(name)
+            if index is None:
+                nowhere = np.ones(len(rows), dtype=np.bool_)
+                self._shortages.add(missing, nowhere, nowhere, f"Insufficient {name}")
+                continue
+            offered = table.allocatable[index][rows]
+            short = many > offered - table.requested[index][rows]
+            if np.count_nonzero(short):
+                self._shortages.add(missing, short, many > offered, f"Insufficient {name}")
+        return missing
+
+    def rejection(self, code: int) -> Status:
+        """One reason for each resource that is missing."""
+        return self._shortages.status(code)
+
+    def pre_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status:
+        """Adds up the requests that score, in which every container counts; never sits out.
+
+        Raises:
+            PluginError: an amount is no quantity.
+        """
+        del rows
+        state.write(_ASK, self._ask(pod))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Scores:
+        """0..100 by the strategy.
+
+        Raises:
+            PluginError: an amount is no quantity.
+        """
+        try:
+            ask = state.read(_ASK)
+        except StateNotFoundError:
+            ask = self._ask(pod)
+        offered, taken, asked, weights = figures(self._table, ask, rows, non_zero=True)
+        return self._strategy(offered, taken + asked, weights)
+
+    def _ask(self, pod: PodInfo) -> Ask:
+        try:
+            return ask_of(self._scored, pod.asked_for_score)
+        except QuantityError as error:
+            raise PluginError(f"requests of pod {pod.key}: {error}") from error
+
+    def _overlooked(self, name: str) -> bool:
+        return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)

@@ -1,0 +1,51 @@
+"""`IN_TREE`: the plugins that Berth brings, by name, with how each is built.
+
+One visible mapping; importing a plugin's module registers nothing.  Read by whoever builds profiles.
+
+Source: k8s pkg/scheduler/framework/plugins/registry.go.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from berth.framework.handle import Handle
+from berth.framework.interface import Plugin
+from berth.framework.registry import Factory, Registry
+from berth.plugins.default_binder import DefaultBinder
+from berth.plugins.image_locality import ImageLocality
+from berth.plugins.node_affinity import NodeAffinity
+from berth.plugins.node_name import NodeName, make_node_name
+from berth.plugins.node_ports import NodePorts
+from berth.plugins.node_unschedulable import NodeUnschedulable, make_node_unschedulable
+from berth.plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocation
+from berth.plugins.noderesources.fit import NodeResourcesFit
+from berth.plugins.priority_sort import PrioritySort
+from berth.plugins.scheduling_gates import SchedulingGates
+from berth.plugins.taint_toleration import TaintToleration, make_taint_toleration
+
+
+def _without_arguments(make: Callable[[Handle], Plugin]) -> Factory:
+    """The factory of a plugin that has no arguments; those it is given are not looked at."""
+
+    def factory(args: Any, handle: Handle) -> Plugin:
+        del args
+        return make(handle)
+
+    return factory
+
+
+IN_TREE: Final = Registry(
+    {
+        DefaultBinder.name: _without_arguments(DefaultBinder),
+        ImageLocality.name: _without_arguments(ImageLocality),
+        NodeAffinity.name: NodeAffinity,
+        NodeName.name: _without_arguments(make_node_name),
+        NodePorts.name: _without_arguments(NodePorts),
+        NodeResourcesBalancedAllocation.name: NodeResourcesBalancedAllocation,
+        NodeResourcesFit.name: NodeResourcesFit,
+        NodeUnschedulable.name: _without_arguments(make_node_unschedulable),
+        PrioritySort.name: _without_arguments(lambda _: PrioritySort()),
+        SchedulingGates.name: _without_arguments(SchedulingGates),
+        TaintToleration.name: _without_arguments(make_taint_toleration),
+    }
+)
