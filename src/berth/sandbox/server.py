@@ -1,0 +1,231 @@
+"""The embedded API server: HTTP on top of the verbs.
+
+It takes a request apart, checks the token, finds the resource, calls the verb and sends the answer; refusals become
+Status objects, unknown paths plain text, and watches chunked streams. Everything runs on the loop that called `start`.
+Used by the sandbox command (in a process of its own, see `sandbox`) and by tests (in theirs).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl
+
+from aiohttp import web
+
+from berth.sandbox import errors
+from berth.sandbox.admission import DefaultAdmission
+from berth.sandbox.bootstrap import create_system_objects
+from berth.sandbox.catalogue import built_in
+from berth.sandbox.handlers import Answer, Call, Verbs, number
+from berth.sandbox.objects import rfc3339, utc_now
+from berth.sandbox.registry import Registry
+from berth.sandbox.routes import Route, resolve
+from berth.sandbox.selectors import matcher
+from berth.sandbox.store import DEFAULT_HISTORY, Store, encode
+from berth.sandbox.subresources import PodActions
+from berth.sandbox.watch import Encoder, Watcher, WatchOptions
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from aiohttp.typedefs import LooseHeaders
+
+JsonObject = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+_MIN_WATCH_S: Final = 1800.0
+_STOP_S: Final = 0.5  # for requests under way when the server stops
+_MAX_BODY_BYTES: Final = 3 * 1024 * 1024
+_TRUE: Final = ("true", "1", "True")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """How to serve.
+
+    Attributes:
+        host: address to listen on; loopback unless others shall reach it.
+        port: 0 takes a free one.
+        minor: which Kubernetes version to be, `1.36` or `1.37`.
+        pod_groups: whether the pod group API is served.
+        token: bearer token that requests have to carry; None lets everybody in.
+        history: changes kept per kind for watches to resume from.
+        bookmark_every_s: how often a watch that wants bookmarks gets one.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    minor: str = "1.37"
+    pod_groups: bool = False
+    token: str | None = None
+    history: int = DEFAULT_HISTORY
+    bookmark_every_s: float = 60.0
+
+
+class EmbeddedApiServer:
+    """An API server in this process, on the running loop.
+
+    Args:
+        options: how to serve.
+        tls: serve HTTPS with this context; None for plain HTTP.
+        clock: the time that objects carry.
+
+    Attributes:
+        registry: the objects, for access without HTTP.
+        url: where it is served; set by `start`.
+    """
+
+    def __init__(
+        self,
+        options: ServerOptions | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.options = options or ServerOptions()
+        self._tls = tls
+        table = built_in(self.options.minor, pod_groups=self.options.pod_groups)
+        store = Store(history=self.options.history)
+        admission = DefaultAdmission(store, table, lambda: rfc3339(clock()))
+        self.registry = Registry(store, table, admission, clock=clock)
+        create_system_objects(self.registry)
+        self._verbs = Verbs(self.registry)
+        self._pods = PodActions(self.registry)
+        self._watchers: set[Watcher] = set()
+        self._runner: web.ServerRunner | None = None
+        self._jitter = random.Random()
+        self.url = ""
+
+    async def start(self) -> None:
+        """Begin to serve; `url` is set afterwards.
+
+        Raises:
+            OSError: the address cannot be used.
+        """
+        server = web.Server(self._serve, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self.options.host, self.options.port, ssl_context=self._tls)
+        await site.start()
+        host, port = self._runner.addresses[0][:2]
+        self.url = f"{'https' if self._tls else 'http'}://{host}:{port}"
+
+    async def stop(self) -> None:
+        """End all watches and stop serving; the objects stay."""
+        self.drop_watches()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def drop_watches(self) -> None:
+        """End every watch stream, as a restarting API server does."""
+        for watcher in list(self._watchers):
+            watcher.stop()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._dispatch(request)
+        except errors.ApiError as error:
+            return _json(error.code, encode(error.status()), error.headers)
+        except errors.NotServedError:
+            return web.Response(status=404, text="404 page not found\n")
+        except Exception as error:
+            if isinstance(error, ConnectionError):
+                raise
+            _log.exception("request failed", extra={"path": request.path})
+            failure = errors.ApiError(500, "InternalError", f"Internal error occurred: {error}")
+            return _json(500, encode(failure.status()))
+
+    async def _dispatch(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._authenticate(request)
+        path, _, query_text = request.raw_path.partition("?")
+        route = resolve(self.registry.table, path)
+        if route is None:
+            raise errors.NotServedError
+        headers = request.headers
+        call = Call(
+            route=route,
+            query=dict(parse_qsl(query_text, keep_blank_values=True)) if query_text else {},
+            body=await request.read() if request.body_exists else b"",
+            content_type=headers.get("Content-Type", "").partition(";")[0].strip(),
+            accept=headers.get("Accept", ""),
+        )
+        if len(call.body) > _MAX_BODY_BYTES:
+            raise errors.ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {_MAX_BODY_BYTES}")
+        if request.method == "GET" and not route.name and call.query.get("watch") in _TRUE:
+            return await self._watch(request, call)
+        answer = self._answer(request.method, call)
+        return _json(answer.code, answer.body)
+
+    def _authenticate(self, request: web.BaseRequest) -> None:
+        token = self.options.token
+        if token is not None and request.headers.get("Authorization") != f"Bearer {token}":
+            raise errors.unauthorized()
+
+    def _answer(self, method: str, call: Call) -> Answer:
+        verbs, route = self._verbs, call.route
+        if method == "GET":
+            return verbs.get(call) if route.name else verbs.list_(call)
+        if method == "POST":
+            return self._post(call)
+        if method == "PUT" and route.name:
+            return verbs.update(call)
+        if method == "PATCH" and route.name:
+            return verbs.patch(call)
+        if method == "DELETE" and not route.subresource:
+            return verbs.delete(call) if route.name else verbs.delete_collection(call)
+        raise errors.method_not_allowed()
+
+    def _post(self, call: Call) -> Answer:
+        route = call.route
+        if route.subresource == "binding":
+            return self._pods.bind(call, route.name)
+        if route.subresource == "eviction":
+            return self._pods.evict(call)
+        if route.name:
+            raise errors.method_not_allowed()
+        if route.resource.kind == "Binding":
+            return self._pods.bind(call, "")
+        return self._verbs.create(call)
+
+    async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
+        options = self._watch_options(call.route, call.query)
+        encoder = Encoder(call.route.resource)
+        watcher = Watcher(self.registry.store, call.route.resource, options, encoder)
+        response = web.StreamResponse(
+            headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+        )
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        self._watchers.add(watcher)
+        try:
+            await watcher.stream(response)
+            await response.write_eof()
+        finally:
+            self._watchers.discard(watcher)
+        return response
+
+    def _watch_options(self, route: Route, query: dict[str, str]) -> WatchOptions:
+        version = number(query, "resourceVersion")
+        initial_events = query.get("sendInitialEvents") in _TRUE
+        timeout_s = number(query, "timeoutSeconds") or _MIN_WATCH_S * (1 + self._jitter.random())
+        return WatchOptions(
+            namespace=route.namespace or None,
+            matches=matcher(route.resource, query.get("labelSelector", ""), query.get("fieldSelector", "")),
+            version=version or None,
+            bookmarks=query.get("allowWatchBookmarks") in _TRUE,
+            announce_end=initial_events,
+            initial=initial_events or version == 0,
+            timeout_s=float(timeout_s),
+            bookmark_every_s=self.options.bookmark_every_s,
+        )
+
+
+def _json(code: int, body: bytes, headers: LooseHeaders | None = None) -> web.Response:
+    return web.Response(body=body, status=code, content_type="application/json", headers=headers)
