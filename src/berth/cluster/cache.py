@@ -182,6 +182,10 @@ class Cluster:
             self._assumed.add(info.uid)
 
     def _replace(self, placed: PlacedPod, info: PodInfo, node_name: str) -> None:
+        if placed.node_name == node_name and self.table.swap_pod(info, node_name):
+            self._placed[info.uid] = PlacedPod(info, placed.node_name, assumed=False)
+            self._assumed.discard(info.uid)
+            return
         _ = info.taken, info.taken_non_zero  # a faulty amount is noticed before anything is changed
         self._displace(placed)
         self._place(info, node_name, assumed=False)

@@ -234,6 +234,23 @@ class NodeTable:
             self._release_port(row, port)
         self._release_if_empty(row)
 
+    def swap_pod(self, info: PodInfo, name: str) -> bool:
+        """Put another version of a pod in place of the one on the node *name*.
+
+        Returns:
+            Whether it could be done without counting anew: the pod is there and takes the same as before.
+        """
+        row = self._row_of.get(NodeName(name))
+        before = self._pods[row].get(info.uid) if row is not None else None
+        if row is None or before is None:
+            return False
+        if (before.taken, before.taken_non_zero) != (info.taken, info.taken_non_zero):
+            return False
+        if before.host_ports != info.host_ports:
+            return False
+        self._pods[row][info.uid] = info
+        return True
+
     @contextmanager
     def restored(self) -> Iterator[None]:
         """A block in which pods are added and removed for the sake of a question; it leaves no trace in the log.

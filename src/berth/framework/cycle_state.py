@@ -8,6 +8,9 @@ Source: k8s pkg/scheduler/framework/cycle_state.go.
 import copy
 from typing import Any, Generic, TypeVar
 
+from berth.api.meta import PodKey
+from berth.api.pod import Pod
+
 T = TypeVar("T")
 
 
@@ -29,7 +32,7 @@ class CycleState:
         skip_filter: names of plugins whose Filter and PreFilter extensions are not called for this pod.
         skip_score: names of plugins whose Score is not called for this pod.
         skip_pre_bind: names of plugins whose PreBind is not called for this pod.
-        pods_to_activate: keys of waiting pods that a plugin wants tried at once, after this attempt.
+        pods_to_activate: waiting pods that a plugin wants tried at once, after this attempt.
     """
 
     __slots__ = ("_values", "pods_to_activate", "skip_filter", "skip_pre_bind", "skip_score")
@@ -39,7 +42,7 @@ class CycleState:
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
-        self.pods_to_activate: set[str] = set()
+        self.pods_to_activate: dict[PodKey, Pod] = {}
 
     def read(self, key: StateKey[T]) -> T:
         """The value under *key*.

@@ -1,0 +1,1 @@
+"""The shell: reflectors feed the engine, its instructions become API calls, and the process is led and measured."""

@@ -6,7 +6,7 @@ and everything that changes something are the business of `berth.scheduling.cycl
 Source: k8s pkg/scheduler/schedule_one.go, ``schedulePod``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from berth.cluster.cache import Cluster
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import PreFilterExtensions
+from berth.framework.interface import NodeStatuses, PreFilterExtensions
 from berth.framework.profile import Profile
 from berth.framework.run import PreFilterOutcome, run_pre_filter
 from berth.framework.status import Code
@@ -86,7 +86,7 @@ class Algorithm:
         cluster: Cluster,
         nominated: NominatedPods,
         *,
-        nominated_nodes: Callable[[], Sequence[str]],
+        nominated_nodes: Callable[[], Iterable[str]],
         percentage_of_nodes_to_score: int = 0,
         seed: int = 0,
     ) -> None:
@@ -125,12 +125,19 @@ class Algorithm:
         rejected = self._rejected(search, narrowed)
         rows = search.rows[search.verdicts == FEASIBLE]
         if not len(rows):
-            return fit_error_of_nodes(num_all, rejected, narrowed.rejectors)
+            return fit_error_of_nodes(num_all, rejected)
         if len(rows) == 1 and not score_single:
             return Found(self._table.name(int(rows[0])), rows, None, rejected)
         scored = score(self.profile, self._classes, search.kept, state, pod, rows)
         chosen = select(rows, scored.totals, self._seed, pod.uid, attempt)
         return Found(self._table.name(chosen), rows, scored, rejected)
+
+    def statuses(self, fit_error: FitError) -> NodeStatuses:
+        """The answers by node behind *fit_error*, for whoever wants to change them."""
+        if fit_error.nodes is not None:
+            return fit_error.nodes
+        nothing = np.zeros(0, dtype=np.int32)
+        return RejectedNodes(self.profile, self._table, nothing.astype(np.intp), nothing, fit_error.absent)
 
     def _search(self, state: CycleState, pod: PodInfo, narrowed: PreFilterOutcome) -> _Search:
         preferred = self._preferred(state, pod)
@@ -149,7 +156,7 @@ class Algorithm:
         whole = kept.verdicts
         if self._classes.cluster_filters:
             whole = self._judge_cluster_wide(whole, state, pod)
-        if self._nominated_nodes():
+        if any(True for _ in self._nominated_nodes()):
             rows = self._table.live_rows()
             verdicts = whole[rows]
             self._apply_nominations(state, pod, rows, verdicts)
@@ -244,5 +251,5 @@ class Algorithm:
     def _rejected(self, search: _Search, narrowed: PreFilterOutcome) -> RejectedNodes:
         if narrowed.node_names is None:
             return RejectedNodes(self.profile, self._table, search.rows, search.verdicts)
-        absent = left_out(narrowed.rejectors)
-        return RejectedNodes(self.profile, self._table, search.rows, search.verdicts, absent)
+        narrowing = narrowed.rejectors
+        return RejectedNodes(self.profile, self._table, search.rows, search.verdicts, left_out(narrowing), narrowing)

@@ -4,7 +4,7 @@ Source: k8s pkg/scheduler/framework/types.go, ``Diagnosis`` and ``FitError``.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -24,15 +24,22 @@ class RejectedNodes:
 
     Attributes:
         absent: the answer for nodes that were not looked at.
+        narrowing: the plugins that left these nodes out by name.
     """
 
     def __init__(
-        self, profile: Profile, table: NodeTable, rows: Rows, verdicts: Verdicts, absent: Status = _NO_REASON
+        self,
+        profile: Profile,
+        table: NodeTable,
+        rows: Rows,
+        verdicts: Verdicts,
+        absent: Status = _NO_REASON,
+        narrowing: frozenset[str] = frozenset(),
     ) -> None:
         rejected = verdicts > FEASIBLE
         self._profile, self._table = profile, table
         self._rows, self._verdicts = rows[rejected], verdicts[rejected]
-        self.absent = absent
+        self.absent, self.narrowing = absent, narrowing
 
     def __len__(self) -> int:
         """How many nodes have an answer of their own."""
@@ -55,6 +62,10 @@ class RejectedNodes:
     def tally(self) -> list[tuple[Status, int]]:
         """Each answer, and for how many nodes it was given; absent nodes not counted."""
         return [(explain(self._profile, verdict), count) for verdict, count in tally(self._verdicts)]
+
+    def rejectors(self) -> frozenset[str]:
+        """The plugins that rejected some node, by name or by judgement."""
+        return self.narrowing | {status.plugin for status, _ in self.tally()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +102,10 @@ class FitError:
             text += self._histogram()
         return f"{text} {self.post_filter_message}" if self.post_filter_message else text
 
+    def with_post_filter_message(self, message: str) -> "FitError":
+        """The same error, with what came of the attempt to make room."""
+        return replace(self, post_filter_message=message)
+
     def _histogram(self) -> str:
         reasons: Counter[str] = Counter()
         for status, count in self.counts:
@@ -114,14 +129,14 @@ def fit_error_of_pre_filter(num_all_nodes: int, status: Status, rejectors: froze
     )
 
 
-def fit_error_of_nodes(num_all_nodes: int, nodes: RejectedNodes, narrowing: frozenset[str]) -> FitError:
+def fit_error_of_nodes(num_all_nodes: int, nodes: RejectedNodes) -> FitError:
     """The error for a pod that every node was found wanting for."""
     counts = nodes.tally()
     return FitError(
         num_all_nodes=num_all_nodes,
         counts=tuple(counts),
         absent=nodes.absent,
-        unschedulable_plugins=narrowing | {status.plugin for status, _ in counts},
+        unschedulable_plugins=nodes.rejectors(),
         pending_plugins=frozenset(status.plugin for status, _ in counts if status.code is Code.PENDING),
         nodes=nodes,
     )

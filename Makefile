@@ -1,0 +1,52 @@
+# One command each: `make help` lists them.  Everything stands on `make env`, which takes a second once .venv is there.
+PYTHON ?= python3
+K8S ?= 1.37
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.PHONY: help env demo sandbox test check fix lint types imports unit envtest bench clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / - /'
+
+env: $(STAMP) ## .venv with all that a developer needs
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: env ## a cluster in a box, the real scheduler, and where each pod went
+	@$(BIN)/berth demo
+
+sandbox: env ## the demo's cluster, kept running
+	@$(BIN)/berth sandbox
+
+test: check unit ## all that CI runs
+
+check: lint types imports ## style, types, import contracts
+
+lint: env
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: env
+	$(BIN)/mypy
+
+imports: env
+	$(BIN)/lint-imports
+
+fix: env ## what can be mended by machine
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+unit: env ## the tests; `make unit ARGS="-k taint"` for some of them
+	$(BIN)/python -m pytest $(ARGS)
+
+envtest: env ## build the real control plane once; prints its folder
+	@$(BIN)/python e2e/controlplane/build.py $(K8S)
+
+bench: env ## Berth and kube-scheduler side by side; `make bench ARGS="--pods 1000"`
+	@$(BIN)/python bench/run.py $(ARGS)
+
+clean: ## what can be made again
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

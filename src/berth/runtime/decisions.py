@@ -1,0 +1,102 @@
+"""The decision loop: asks the engine for instructions in short bursts, and yields to I/O in between.
+
+It stops while too many bindings are under way, so that a slow API server does not fill memory, and sleeps while no pod
+is ready.  Timers of the queue run beside it.
+
+Source: k8s pkg/scheduler/scheduler.go, ``Run``.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from berth.runtime.binding import BindingTasks
+from berth.runtime.reports import Reporter
+from berth.scheduling.engine import Engine
+from berth.scheduling.instructions import Bind, Instruction, Report
+
+BURST_S: Final = 0.004  # how long decisions may keep I/O waiting
+MAX_BINDINGS: Final = 256  # placements under way at once
+BACKOFF_FLUSH_S: Final = 1.0
+LEFTOVER_FLUSH_S: Final = 30.0
+
+
+class DecisionObserver(Protocol):
+    """Hears of decisions, for metrics."""
+
+    def decided(self, instruction: Instruction, duration_s: float) -> None:
+        """A cycle ended."""
+
+
+class DecisionLoop:
+    """Turns ready pods into bindings and reports.
+
+    Args:
+        engine: decides.
+        bindings: carries placements through.
+        reporter: tells users of failures.
+        observer: keeps the metrics.
+    """
+
+    def __init__(self, engine: Engine, bindings: BindingTasks, reporter: Reporter, observer: DecisionObserver) -> None:
+        self._engine, self._bindings, self._reporter, self._observer = engine, bindings, reporter, observer
+        self._wake = asyncio.Event()
+        self._paused = False
+
+    def wake(self) -> None:
+        """There may be something to decide."""
+        self._wake.set()
+
+    def pause(self) -> None:
+        """Decide nothing more."""
+        self._paused = True
+
+    async def run(self) -> None:
+        """Decide until cancelled.
+
+        Raises:
+            Exception: whatever a binding task failed with that no step accounts for.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._decide())
+            tasks.create_task(_every(BACKOFF_FLUSH_S, self._engine.queue.flush_backoff_completed))
+            tasks.create_task(_every(LEFTOVER_FLUSH_S, self._engine.queue.flush_unschedulable_leftover))
+
+    async def _decide(self) -> None:
+        while True:
+            self._wake.clear()
+            if self._burst():
+                await asyncio.sleep(0)
+            else:
+                await self._wake.wait()
+            if self._bindings.fault is not None:
+                raise self._bindings.fault
+
+    def _burst(self) -> bool:
+        """Decide for a few milliseconds; returns whether there may be more to decide right now."""
+        end_s = time.monotonic() + BURST_S
+        while True:
+            if self._paused or len(self._bindings) >= MAX_BINDINGS:
+                return False  # the end of a binding wakes us
+            start_s = time.perf_counter()
+            instruction = self._engine.next_instruction()
+            if instruction is None:
+                return False
+            self._perform(instruction)
+            self._observer.decided(instruction, time.perf_counter() - start_s)
+            if time.monotonic() >= end_s:
+                return True
+
+    def _perform(self, instruction: Instruction) -> None:
+        if isinstance(instruction, Bind):
+            self._bindings.start(instruction)
+        elif isinstance(instruction, Report):
+            self._reporter.report(instruction)
+
+
+async def _every(period_s: float, call: Callable[[], object]) -> None:
+    """Call at whole multiples of a period of the wall clock, with which the queue's backoff windows are aligned."""
+    while True:
+        call()
+        await asyncio.sleep(period_s - time.time() % period_s)

@@ -1,0 +1,348 @@
+"""`Engine`: events in, instructions out.
+
+The shell tells it what the API server shows (`pod_added`, `node_updated`, ...), asks it for the next decision, and
+reports how the instructions went.  All state of the scheduler lives behind this face; nothing here waits or does I/O.
+
+Source: k8s pkg/scheduler/eventhandlers.go and schedule_one.go.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from berth.api.meta import PodKey, PodUid
+from berth.api.node import Node
+from berth.api.pod import Pod
+from berth.api.quantity import QuantityError
+from berth.cluster.cache import CacheError, Cluster
+from berth.cluster.pods import PodInfo
+from berth.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE, Action, ClusterEvent
+from berth.framework.features import Features
+from berth.framework.profile import Profile
+from berth.framework.run import run_unreserve
+from berth.framework.status import Status, error
+from berth.queueing.changes import detect_node_changes, detect_pod_changes
+from berth.queueing.entries import QueuedPodInfo
+from berth.queueing.queue import SchedulingQueue
+from berth.scheduling.algorithm import Algorithm
+from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
+from berth.scheduling.instructions import Bind, Drop, Instruction, Report
+from berth.scheduling.waiting import WaitingPod, WaitingPods
+
+_log = logging.getLogger(__name__)
+
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULER_ERROR: Final = "SchedulerError"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSettings:
+    """How the engine decides.
+
+    Attributes:
+        percentage_of_nodes_to_score: for profiles that do not say; 0 scores all nodes.
+        seed: settles ties between equally good nodes.
+    """
+
+    percentage_of_nodes_to_score: int = 0
+    seed: int = 0
+
+
+class Engine:
+    """The scheduler without its shell.
+
+    Args:
+        profiles: scheduler name -> plugins.
+        cluster: nodes and placed pods; the profiles' plugins hold the same one.
+        queue: waiting pods.
+        features: gates and behaviours of this version of Kubernetes.
+        lister: a pod by its key as the API server last showed it; None if it does not.
+        settings: how to decide.
+    """
+
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        features: Features,
+        lister: Callable[[PodKey], Pod | None],
+        settings: EngineSettings | None = None,
+    ) -> None:
+        settings = settings or EngineSettings()
+        self.cluster = cluster
+        self.queue = queue
+        self.waiting = WaitingPods()
+        self.profiles = profiles
+        self._features = features
+        self._lister = lister
+        self._algorithms = {
+            name: Algorithm(
+                profile,
+                cluster,
+                queue.nominator.pods_on,
+                nominated_nodes=queue.nominator.nodes,
+                percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score,
+                seed=settings.seed,
+            )
+            for name, profile in profiles.items()
+        }
+
+    # -- what the API server shows --------------------------------------------------------------------------------
+
+    def pod_added(self, pod: Pod) -> None:
+        """A pod appeared."""
+        if pod.spec.node_name:
+            self._count_pod(pod)
+            self._move(ASSIGNED_POD_ADD, None, pod)
+        elif pod.spec.scheduler_name in self.profiles:
+            self.queue.add(self.cluster.info(pod))
+
+    def pod_updated(self, old: Pod, new: Pod) -> None:
+        """A pod changed; *old* is its version before."""
+        if old.uid != new.uid:
+            self.pod_deleted(old)
+            self.pod_added(new)
+        elif old.spec.node_name:
+            self._recount_pod(new)
+            for event in self._pod_events(old, new):
+                self._move(event, old, new)
+        elif new.spec.node_name:
+            self._count_pod(new)
+            if old.spec.scheduler_name in self.profiles:
+                self.queue.delete(old)
+            self._move(ASSIGNED_POD_ADD, None, new)
+        elif old.spec.scheduler_name in self.profiles:
+            self._waiting_pod_updated(old, new)
+
+    def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
+        """A pod is gone; *pod* is the last version seen, which may be old if *final_state_unknown*."""
+        placed = self.cluster.placed(pod.uid)
+        if pod.spec.node_name or (final_state_unknown and placed is not None and not placed.assumed):
+            self._uncount_pod(pod)
+            self._move(ASSIGNED_POD_DELETE, pod, None)
+        if pod.spec.scheduler_name in self.profiles and not pod.spec.node_name:
+            self._waiting_pod_deleted(pod)
+
+    def node_added(self, node: Node) -> None:
+        """A node appeared."""
+        if self._set_node(node):
+            self._move(NODE_ADD, None, node)
+
+    def node_updated(self, old: Node, new: Node) -> None:
+        """A node changed; *old* is its version before."""
+        if not self._set_node(new):
+            return
+        for event in detect_node_changes(old, new, self._features.gates):
+            self._move(event, old, new)
+
+    def node_deleted(self, node: Node) -> None:
+        """A node is gone."""
+        self._move(NODE_DELETE, node, None)
+        try:
+            self.cluster.remove_node(node.metadata.name)
+        except CacheError as fault:
+            _log.warning("node deleted: %s", fault)
+
+    def object_changed(self, resource: str, action: Action, old: Any, new: Any) -> None:
+        """Some other object that plugins wait for appeared, changed or is gone."""
+        self._move(ClusterEvent(resource, action), old, new)
+
+    # -- deciding -------------------------------------------------------------------------------------------------
+
+    def next_instruction(self) -> Instruction | None:
+        """Take the next pod from the queue and decide about it; None if no pod is ready."""
+        queued = self.queue.pop()
+        if queued is None:
+            return None
+        pod = queued.info.pod
+        algorithm = self._algorithms.get(pod.spec.scheduler_name)
+        if algorithm is None:
+            _log.error("profile not found for scheduler name %r", pod.spec.scheduler_name)
+            self.queue.done(pod.uid)
+            return Drop(pod)
+        if pod.metadata.deletion_timestamp is not None:
+            self.queue.done(pod.uid)
+            note = f"skip schedule deleting pod: {pod.metadata.namespace}/{pod.metadata.name}"
+            return Report(pod=pod, controller=pod.spec.scheduler_name, reason="", message=note, update_status=False)
+        if self.cluster.is_assumed(pod.uid):
+            self.queue.done(pod.uid)
+            return Drop(pod)
+        return self._decide(algorithm, queued)
+
+    def _decide(self, algorithm: Algorithm, queued: QueuedPodInfo) -> Instruction:
+        try:
+            outcome = run_cycle(algorithm, self.cluster, queued.info, queued.attempts)
+        except QuantityError as fault:
+            outcome = Failure(error(f"pod {queued.info.key}: {fault}"))
+        if isinstance(outcome, Failure):
+            return self._failed(queued, outcome)
+        return self._bind(algorithm.profile, queued, outcome)
+
+    def _bind(self, profile: Profile, queued: QueuedPodInfo, placement: Placement) -> Bind:
+        pod = placement.info.pod
+        self.queue.nominator.delete(pod.uid)
+        if placement.state.pods_to_activate:
+            self.queue.activate(placement.state.pods_to_activate.values())
+            placement.state.pods_to_activate.clear()
+        waiting = None
+        if placement.permit.waits:
+            waiting = WaitingPod(pod, placement.permit.waits)
+            self.waiting.add(waiting)
+        return Bind(
+            queued=queued,
+            info=placement.info,
+            node_name=placement.node_name,
+            state=placement.state,
+            profile=profile,
+            waiting=waiting,
+        )
+
+    # -- how instructions went ------------------------------------------------------------------------------------
+
+    def binding_permitted(self, bind: Bind) -> None:
+        """The wait for permission is over; from now on no event is kept for the pod."""
+        self.waiting.remove(bind.info.uid)
+        self.queue.done(bind.info.uid)
+
+    def binding_succeeded(self, bind: Bind) -> None:
+        """The API server has the binding."""
+        if bind.state.pods_to_activate:
+            self.queue.activate(bind.state.pods_to_activate.values())
+
+    def binding_failed(self, bind: Bind, status: Status, *, while_waiting: bool = False) -> Report | None:
+        """The placement could not be carried through: give the room back and have the pod tried again.
+
+        Args:
+            bind: the instruction.
+            status: why.
+            while_waiting: whether it was stopped while waiting for permission.
+
+        Returns:
+            What to tell the user; None if the pod is gone or another pod has its name.
+        """
+        pod = bind.info.pod
+        self.waiting.remove(bind.info.uid)
+        run_unreserve(bind.profile, bind.state, bind.info, bind.node_name)
+        failure = failure_of_one_node(status) if while_waiting else Failure(status)
+        forgotten = self._forget(bind)
+        if forgotten and not status.rejected:
+            self._move(ASSIGNED_POD_DELETE, pod, None)
+        report = self._failed(bind.queued, failure)
+        if forgotten and status.rejected:
+            self._move(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != pod.uid)
+        return report if isinstance(report, Report) else None
+
+    def _forget(self, bind: Bind) -> bool:
+        try:
+            self.cluster.forget(bind.info, bind.node_name)
+        except CacheError as fault:
+            _log.warning("binding failed, and the pod cannot be forgotten: %s", fault)
+            return False
+        return True
+
+    # -- failures -------------------------------------------------------------------------------------------------
+
+    def _failed(self, queued: QueuedPodInfo, failure: Failure) -> Instruction:
+        pod = queued.info.pod
+        queued.unschedulable_plugins = set()
+        queued.pending_plugins = set()
+        if failure.fit_error is not None:
+            queued.unschedulable_plugins |= failure.fit_error.unschedulable_plugins
+            queued.pending_plugins |= failure.fit_error.pending_plugins
+        now = self._lister(pod.key)
+        if now is not None and now.uid != pod.uid:
+            self.queue.done(pod.uid)
+            return Drop(pod)
+        if now is None or now.spec.node_name:
+            self.queue.done(pod.uid)
+        else:
+            queued.info = self.cluster.info(now)
+            self.queue.add_unschedulable_if_not_present(queued)
+            if failure.nominated_node_name is not None:
+                self.queue.nominator.add(queued.info, failure.nominated_node_name)
+        return Report(
+            pod=now or pod,
+            controller=pod.spec.scheduler_name,
+            reason=UNSCHEDULABLE if failure.status.rejected else SCHEDULER_ERROR,
+            message=failure.status.message,
+            nominated_node_name=failure.nominated_node_name,
+        )
+
+    # -- keeping count --------------------------------------------------------------------------------------------
+
+    def _set_node(self, node: Node) -> bool:
+        try:
+            self.cluster.set_node(node)
+        except QuantityError as fault:
+            _log.error("node %s: status.allocatable: %s; its last good state stands", node.metadata.name, fault)
+            return False
+        return True
+
+    def _count_pod(self, pod: Pod) -> None:
+        try:
+            self.cluster.add_pod(pod)
+        except (CacheError, QuantityError) as fault:
+            _log.error("pod %s appeared on node %s: %s", pod.key, pod.spec.node_name, fault)
+
+    def _recount_pod(self, pod: Pod) -> None:
+        try:
+            self.cluster.update_pod(pod)
+        except (CacheError, QuantityError) as fault:
+            _log.error("pod %s changed on node %s: %s", pod.key, pod.spec.node_name, fault)
+
+    def _uncount_pod(self, pod: Pod) -> None:
+        try:
+            self.cluster.remove_pod(pod)
+        except CacheError as fault:
+            _log.error("pod %s deleted: %s", pod.key, fault)
+
+    def _pod_events(self, old: Pod, new: Pod) -> list[ClusterEvent]:
+        try:
+            return detect_pod_changes(old, new, self._features.behaviours, self.cluster.rules)
+        except QuantityError as fault:
+            _log.error("pod %s changed: %s", new.key, fault)
+            return []
+
+    # -- waiting pods ---------------------------------------------------------------------------------------------
+
+    def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
+        if old.metadata.resource_version == new.metadata.resource_version:
+            return
+        if self.cluster.is_assumed(new.uid):
+            if old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp is not None:
+                self._assumed_pod_deleted(new.uid)
+            return
+        try:
+            self.queue.update(old, self.cluster.info(new))
+        except QuantityError as fault:
+            _log.error("pod %s changed: %s; its last good state stands", new.key, fault)
+        before = old.status.nominated_node_name
+        if before and before != new.status.nominated_node_name:
+            self._nomination_lost(old)
+
+    def _waiting_pod_deleted(self, pod: Pod) -> None:
+        self.queue.delete(pod)
+        if self.cluster.is_assumed(pod.uid):
+            self._assumed_pod_deleted(pod.uid)
+        elif pod.status.nominated_node_name:
+            self._nomination_lost(pod)
+
+    def _nomination_lost(self, pod: Pod) -> None:
+        priority = pod.priority
+        self._move(ASSIGNED_POD_DELETE, pod, None, lambda other: other.priority <= priority)
+
+    def _assumed_pod_deleted(self, uid: PodUid) -> None:
+        """The room of a pod that is going away is free at once, unless its placement still waits for permission."""
+        placed = self.cluster.placed(uid)
+        if placed is None:
+            return
+        if not self.waiting.reject(uid):
+            self.cluster.forget(placed.info, placed.node_name)
+        self._move(ASSIGNED_POD_DELETE, placed.info.pod, None)
+
+    def _move(
+        self, event: ClusterEvent, old: Any, new: Any, pre_check: Callable[[PodInfo], bool] | None = None
+    ) -> None:
+        self.queue.move_all_to_active_or_backoff_queue(event, old, new, pre_check)
