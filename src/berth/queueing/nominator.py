@@ -1,0 +1,92 @@
+"""`Nominator`: which node a waiting pod hopes for, because pods are making room for it there.
+
+A nomination comes from the pod's status, or from a preemption of ours before the API server has heard of it.  The
+queue keeps the book up to date; the cycles ask it which pods to reckon with on a node.
+
+Source: k8s pkg/scheduler/backend/queue/nominator.go.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from berth.api.meta import NodeName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from berth.api.meta import PodKey, PodUid
+    from berth.api.pod import Pod
+    from berth.cluster.pods import PodInfo
+
+
+class Nominator:
+    """At most one node per pod; the pods of a node in the order of their nominations.
+
+    Attributes:
+        version: grows with every change, so that whoever derives something from the book knows when to do so anew.
+    """
+
+    def __init__(self, lister: Callable[[PodKey], Pod | None]) -> None:
+        self.version = 0
+        self._lister = lister
+        self._node_of: dict[PodUid, NodeName] = {}
+        self._on_node: dict[NodeName, dict[PodUid, PodInfo]] = {}
+
+    def __len__(self) -> int:
+        """How many pods are nominated."""
+        return len(self._node_of)
+
+    def add(self, info: PodInfo, nominated_node_name: str | None = None) -> None:
+        """Note where a pod hopes to go, in place of what was noted before.
+
+        Pods that the API server no longer shows, or shows with a node, are not noted.
+
+        Args:
+            info: the pod.
+            nominated_node_name: the node; empty for none, None for what the pod's status says.
+        """
+        self.delete(info.uid)
+        name = info.pod.status.nominated_node_name if nominated_node_name is None else nominated_node_name
+        if not name:
+            return
+        listed = self._lister(info.key)
+        if listed is None or listed.spec.node_name:
+            return
+        node_name = NodeName(name)
+        self._node_of[info.uid] = node_name
+        self._on_node.setdefault(node_name, {})[info.uid] = info
+        self.version += 1
+
+    def update(self, old: Pod | None, info: PodInfo) -> None:
+        """Follow an update of a waiting pod; a nomination that only we know of stays."""
+        before = old.status.nominated_node_name if old is not None else ""
+        kept = None
+        if not before and not info.pod.status.nominated_node_name:
+            kept = self._node_of.get(old.uid if old is not None else info.uid)
+        if old is not None:
+            self.delete(old.uid)
+        self.add(info, kept)
+
+    def delete(self, uid: PodUid) -> None:
+        """Forget the nomination of a pod, if there is one."""
+        node_name = self._node_of.pop(uid, None)
+        if node_name is None:
+            return
+        pods = self._on_node[node_name]
+        del pods[uid]
+        if not pods:
+            del self._on_node[node_name]
+        self.version += 1
+
+    def node_of(self, uid: PodUid) -> NodeName | None:
+        """Where a pod hopes to go."""
+        return self._node_of.get(uid)
+
+    def nodes(self) -> Iterable[NodeName]:
+        """The nodes that some pod hopes for."""
+        return self._on_node.keys()
+
+    def pods_on(self, node_name: str) -> list[PodInfo]:
+        """The pods that hope for a node, as they were when that was noted."""
+        return list(self._on_node.get(NodeName(node_name), {}).values())
