@@ -115,7 +115,7 @@ def run_post_filter(profile: Profile, state: CycleState, pod: PodInfo, statuses:
         if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return PostFilterResult(status.by(plugin.name), result.nominated_node_name)
         if not status.rejected:
-            return PostFilterResult(error(f'running PostFilter plugin "{plugin.name}": {status.message}'))
+            return PostFilterResult(error(status.message).by(plugin.name))
         reasons.extend(status.reasons)
         rejector = rejector or plugin.name
         nominated = result.nominated_node_name if result.nominated_node_name is not None else nominated
