@@ -288,8 +288,11 @@ def _options(arguments: Sequence[str], program: str) -> RunOptions:
             label = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
             raise ValueError(f'invalid argument "{text}" for "{label}" flag: {error}') from error
         values[flag.name] = kind.fold(values.get(flag.name), value) if kind.fold else value
+    if values.pop(_HELP.name, False):
+        raise EarlyExit(0, stdout=_help(program).format_help())
     chosen: dict[str, Any] = {
-        _KNOWN[name].field: MappingProxyType(v) if isinstance(v, dict) else v for name, v in values.items()
+        FLAGS[name].field: MappingProxyType(value) if isinstance(value, dict) else value
+        for name, value in values.items()
     }
     return RunOptions(**chosen, explicit=frozenset(values))
 
