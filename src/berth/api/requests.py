@@ -106,6 +106,21 @@ def non_zero_requests(pod: Pod, rules: RequestRules, requests: NanoAmounts) -> t
     return requests.get(CPU, 0), requests.get(MEMORY, 0)
 
 
+def may_hold_more(pod: Pod) -> bool:
+    """Whether the node may have granted *pod* something else than its spec asks for, as in the middle of a resize."""
+    status = pod.status
+    if status.resources is not None or status.node_allocatable_resource_claim_statuses or _is_infeasible(pod):
+        return True
+    granted = (*status.container_statuses, *status.init_container_statuses)
+    return any(each.resources is not None or each.allocated_resources is not None for each in granted)
+
+
+def names_cpu_and_memory(pod: Pod) -> bool:
+    """Whether every container asks for CPU and memory itself, so that no default amount stands in for either."""
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    return all(CPU in each.resources.requests and MEMORY in each.resources.requests for each in containers)
+
+
 def has_pod_level_requests(pod: Pod) -> bool:
     """Whether the pod as a whole asks for something that it may ask for as a whole."""
     return pod.spec.resources is not None and any(map(_supported_at_pod_level, pod.spec.resources.requests))

@@ -119,7 +119,7 @@ class Cluster:
             QuantityError: an amount that it asks for is no quantity.
         """
         placed = self._placed.get(pod.uid)
-        info = self.info(pod)
+        info = self.info(pod) if placed is None else placed.info.next(pod)
         if placed is None:
             self._place(info, pod.spec.node_name, assumed=False)
         elif placed.assumed:
@@ -135,7 +135,7 @@ class Cluster:
             QuantityError: an amount that it asks for is no quantity.
         """
         placed = self._placed.get(pod.uid)
-        info = self.info(pod)
+        info = self.info(pod) if placed is None else placed.info.next(pod)
         if placed is None:
             raise CacheError(f"pod {_named(info)} is not added to scheduler cache, so cannot be updated")
         if placed.assumed:

@@ -244,10 +244,11 @@ class NodeTable:
         before = self._pods[row].get(info.uid) if row is not None else None
         if row is None or before is None:
             return False
-        if (before.taken, before.taken_non_zero) != (info.taken, info.taken_non_zero):
-            return False
-        if before.host_ports != info.host_ports:
-            return False
+        if info.taken is not before.taken:  # shared where the new version follows from the old one
+            if (before.taken, before.taken_non_zero) != (info.taken, info.taken_non_zero):
+                return False
+            if before.host_ports != info.host_ports:
+                return False
         self._pods[row][info.uid] = info
         return True
 

@@ -15,7 +15,18 @@ import msgspec
 from berth.api.meta import PodKey, PodUid
 from berth.api.node_affinity import RequiredNodeAffinity, compile_node_selector
 from berth.api.pod import Pod
-from berth.api.requests import CPU, FOR_SCORE, MEMORY, SPEC_ONLY, RequestRules, amount, non_zero_requests, pod_requests
+from berth.api.requests import (
+    CPU,
+    FOR_SCORE,
+    MEMORY,
+    SPEC_ONLY,
+    RequestRules,
+    amount,
+    may_hold_more,
+    names_cpu_and_memory,
+    non_zero_requests,
+    pod_requests,
+)
 
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the address that stands for all of a node's; nothing listens on it here
 DEFAULT_RULES: Final = RequestRules(use_status=True)
@@ -77,6 +88,13 @@ class PodInfo:
         twin.__dict__.update({name: known for name, known in self.__dict__.items() if name != "pod"})
         return twin
 
+    def next(self, pod: Pod) -> "PodInfo":
+        """What follows from the next version of the same pod; shared where nothing that it rests on has changed."""
+        twin = PodInfo(pod, self.rules)
+        if pod.spec == self.pod.spec and not may_hold_more(pod) and not may_hold_more(self.pod):
+            twin.__dict__.update({name: known for name, known in self.__dict__.items() if name != "pod"})
+        return twin
+
     @cached_property
     def asked(self) -> dict[str, int]:
         """What the spec asks for, by resource name: milli-cores for CPU, whole units for all else.
@@ -96,6 +114,8 @@ class PodInfo:
         Raises:
             QuantityError: an amount is no quantity.
         """
+        if names_cpu_and_memory(self.pod) and self.pod.spec.resources is None:
+            return self.asked
         return {name: amount(name, nano) for name, nano in pod_requests(self.pod, FOR_SCORE).items()}
 
     @cached_property
@@ -105,6 +125,8 @@ class PodInfo:
         Raises:
             QuantityError: an amount is no quantity.
         """
+        if not may_hold_more(self.pod):
+            return self.asked
         return {name: amount(name, nano) for name, nano in pod_requests(self.pod, self.rules).items()}
 
     @cached_property
@@ -114,6 +136,8 @@ class PodInfo:
         Raises:
             QuantityError: an amount is no quantity.
         """
+        if names_cpu_and_memory(self.pod) and not may_hold_more(self.pod):
+            return self.taken.get(CPU, 0), self.taken.get(MEMORY, 0)
         cpu, memory = non_zero_requests(self.pod, self.rules, pod_requests(self.pod, self.rules))
         return amount(CPU, cpu), amount(MEMORY, memory)
 

@@ -28,7 +28,7 @@ from berth.scheduling.diagnosis import (
 )
 from berth.scheduling.equivalence import EquivalenceClasses, Kept
 from berth.scheduling.sampling import Sampler, num_feasible_nodes_to_find
-from berth.scheduling.scoring import Scored, score
+from berth.scheduling.scoring import Scored, Scoring
 from berth.scheduling.selection import select
 from berth.scheduling.verdicts import FEASIBLE, CycleError, Verdicts, judge, placed_filters, position_of
 
@@ -44,13 +44,13 @@ class Found:
         node_name: the node to take.
         rows: all rows that fit.
         scored: their scores; None where only one fitted, which needs none.
-        rejected: the answers of the nodes that do not fit.
+        rejected: gives the answers of the nodes that do not fit; to be asked before the cluster changes.
     """
 
     node_name: str
     rows: Rows
     scored: Scored | None
-    rejected: RejectedNodes
+    rejected: Callable[[], RejectedNodes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,15 @@ Outcome = Found | FitError | NoNodes
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Search:
-    rows: Rows  # rows that were looked at
-    verdicts: Verdicts  # of these rows
-    kept: Kept | None
-    whole: Verdicts | None  # by row of the table; None where only some rows were asked about
+    """Which rows fit, and what was found about the others.
+
+    `verdicts` covers the rows named in `rows`, or, where that is None, the table by row.
+    """
+
+    feasible: Rows
+    verdicts: Verdicts
+    rows: Rows | None = None
+    kept: Kept | None = None
 
 
 class Algorithm:
@@ -97,18 +102,19 @@ class Algorithm:
         self._percentage = percentage_of_nodes_to_score if own is None else own
         self._seed = seed
         self._classes = EquivalenceClasses(profile, self._table)
+        self._scoring = Scoring(profile, self._classes)
         self._filters = placed_filters(profile)
         self._extensions = tuple(p for p in profile.pre_filter if isinstance(p, PreFilterExtensions))
         self._sampler = Sampler()
 
-    def schedule(self, state: CycleState, pod: PodInfo, attempt: int, *, score_single: bool = False) -> Outcome:
+    def schedule(self, state: CycleState, pod: PodInfo, attempt: int, *, in_full: bool = False) -> Outcome:
         """Find the node for *pod*.
 
         Args:
             state: an empty state; holds what the plugins worked out, afterwards.
             pod: the pod.
             attempt: which attempt at it this is.
-            score_single: score also where only one node fits.
+            in_full: score also where only one node fits, and tell what each plugin gave.
 
         Raises:
             CycleError: a plugin could not answer.
@@ -122,13 +128,16 @@ class Algorithm:
         if not narrowed.status.ok:
             raise CycleError(narrowed.status.message)
         search = self._search(state, pod, narrowed)
-        rejected = self._rejected(search, narrowed)
-        rows = search.rows[search.verdicts == FEASIBLE]
+        rows = search.feasible
+
+        def rejected() -> RejectedNodes:
+            return self._rejected(search, narrowed)
+
         if not len(rows):
-            return fit_error_of_nodes(num_all, rejected)
-        if len(rows) == 1 and not score_single:
+            return fit_error_of_nodes(num_all, rejected())
+        if len(rows) == 1 and not in_full:
             return Found(self._table.name(int(rows[0])), rows, None, rejected)
-        scored = score(self.profile, self._classes, search.kept, state, pod, rows)
+        scored = self._scoring.score(search.kept, state, pod, rows, by_plugin=in_full)
         chosen = select(rows, scored.totals, self._seed, pod.uid, attempt)
         return Found(self._table.name(chosen), rows, scored, rejected)
 
@@ -148,7 +157,7 @@ class Algorithm:
             rows = np.array(sorted(row for row in found if row is not None), dtype=np.intp)
             verdicts = judge(self._filters, state, pod, rows)
             self._apply_nominations(state, pod, rows, verdicts)
-            return _Search(rows, verdicts, None, None)
+            return _Search(rows[verdicts == FEASIBLE], verdicts, rows)
         return self._search_all(state, pod)
 
     def _search_all(self, state: CycleState, pod: PodInfo) -> _Search:
@@ -166,8 +175,8 @@ class Algorithm:
         if wanted is not None:
             order = np.array(self._table.zones.rows(), dtype=np.intp)
             whole = self._sampler.cut(order, whole, wanted)
-        rows = self._table.live_rows()
-        return _Search(rows, whole[rows], kept, whole)
+        feasible = kept.feasible() if whole is kept.verdicts else np.flatnonzero(whole == FEASIBLE)
+        return _Search(feasible, whole, kept=kept)
 
     def _wanted(self, num_nodes: int) -> int | None:
         if not self._percentage:
@@ -200,7 +209,7 @@ class Algorithm:
             self._apply_nominations(state, pod, rows, verdicts)
         except CycleError:
             return None  # the search over all nodes meets the same fault and reports it
-        return _Search(rows, verdicts, None, None) if verdicts[0] == FEASIBLE else None
+        return _Search(rows, verdicts, rows) if verdicts[0] == FEASIBLE else None
 
     def _apply_nominations(self, state: CycleState, pod: PodInfo, rows: Rows, verdicts: Verdicts) -> None:
         """Reject rows that fit only as long as the pods that were promised room there are left out.
@@ -249,7 +258,9 @@ class Algorithm:
                 raise CycleError(f'running AddPod on PreFilter plugin "{plugin.name}": {status.message}')
 
     def _rejected(self, search: _Search, narrowed: PreFilterOutcome) -> RejectedNodes:
+        rows = self._table.live_rows() if search.rows is None else search.rows
+        verdicts = search.verdicts[rows] if search.rows is None else search.verdicts
         if narrowed.node_names is None:
-            return RejectedNodes(self.profile, self._table, search.rows, search.verdicts)
+            return RejectedNodes(self.profile, self._table, rows, verdicts)
         narrowing = narrowed.rejectors
-        return RejectedNodes(self.profile, self._table, search.rows, search.verdicts, left_out(narrowing), narrowing)
+        return RejectedNodes(self.profile, self._table, rows, verdicts, left_out(narrowing), narrowing)

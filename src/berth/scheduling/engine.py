@@ -258,7 +258,7 @@ class Engine:
         if now is None or now.spec.node_name:
             self.queue.done(pod.uid)
         else:
-            queued.info = self.cluster.info(now)
+            queued.info = queued.info.next(now)
             self.queue.add_unschedulable_if_not_present(queued)
             if failure.nominated_node_name is not None:
                 self.queue.nominator.add(queued.info, failure.nominated_node_name)

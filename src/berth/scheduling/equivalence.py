@@ -10,16 +10,15 @@ from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from berth.cluster.changelog import Mark
-from berth.cluster.columns import Mask, Rows, grown
+from berth.cluster.columns import Amounts, Rows, grown
 from berth.cluster.nodes import NodeTable
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Epochal, FilterPlugin, Scope, ScorePlugin
 from berth.framework.profile import Profile
-from berth.scheduling.verdicts import NO_NODE, Placed, Verdicts, judge, placed_filters
+from berth.scheduling.verdicts import FEASIBLE, NO_NODE, Placed, Verdicts, judge, placed_filters
 
 _CLASSES: Final = 64  # how many kinds of pods are remembered; at 5000 nodes each takes a quarter of a megabyte
 
@@ -29,16 +28,27 @@ class Kept:
 
     Attributes:
         verdicts: int32, shape (capacity,): by filters of scope ROW.
-        raw: int64, shape (row scorers, capacity): raw scores; meaningful where ``scored``.
-        scored: bool, shape (capacity,): whether the raw scores belong to the row as it is now.
+        raw: int64, shape (row scorers, capacity): raw scores of the rows that fit and are not in ``stale``.
+        fixed: int64, shape (capacity,): the weighted sum of those raw scores that are not rescaled.
+        stale: rows whose raw scores are of before their last change.
+        rescaled: score plugin -> its raw scores when it last rescaled them, and what came of it, weighted.
     """
 
     def __init__(self, scorers: int) -> None:
         self.verdicts: Verdicts = np.zeros(0, dtype=np.int32)
-        self.raw: NDArray[np.int64] = np.zeros((scorers, 0), dtype=np.int64)
-        self.scored: Mask = np.zeros(0, dtype=np.bool_)
+        self.raw: Amounts = np.zeros((scorers, 0), dtype=np.int64)
+        self.fixed: Amounts = np.zeros(0, dtype=np.int64)
+        self.stale: Rows = np.zeros(0, dtype=np.intp)
+        self.rescaled: dict[str, tuple[Amounts, Amounts]] = {}
+        self._feasible: Rows | None = None
         self._mark: Mark | None = None
         self._epochs: Hashable = None
+
+    def feasible(self) -> Rows:
+        """The rows that fit as far as filters of scope ROW say, ascending; not to be written to."""
+        if self._feasible is None:
+            self._feasible = np.flatnonzero(self.verdicts == FEASIBLE)
+        return self._feasible
 
     def refresh(
         self, table: NodeTable, filters: tuple[Placed, ...], epochs: Hashable, state: CycleState, pod: PodInfo
@@ -53,14 +63,23 @@ class Kept:
         if changed is None:
             self._start_over(table, filters, state, pod)
         elif len(changed):
-            live = table.live[changed]
-            rows = changed[live]
-            verdicts = judge(filters, state, pod, rows)
-            self._make_room(len(table.live))
-            self.verdicts[changed[~live]] = NO_NODE
-            self.verdicts[rows] = verdicts
-            self.scored[changed] = False
+            self._catch_up(table, filters, state, pod, changed)
         self._mark, self._epochs = mark, epochs
+
+    def _catch_up(
+        self, table: NodeTable, filters: tuple[Placed, ...], state: CycleState, pod: PodInfo, changed: Rows
+    ) -> None:
+        live = table.live[changed]
+        rows = changed if live.all() else changed[live]
+        verdicts = judge(filters, state, pod, rows)
+        self._make_room(len(table.live))
+        fitted = self.verdicts[changed] == FEASIBLE
+        if len(rows) < len(changed):
+            self.verdicts[changed[~live]] = NO_NODE
+        self.verdicts[rows] = verdicts
+        if not np.array_equal(fitted, self.verdicts[changed] == FEASIBLE):
+            self._feasible = None
+        self.stale = np.union1d(self.stale, changed) if len(self.stale) else changed
 
     def _start_over(self, table: NodeTable, filters: tuple[Placed, ...], state: CycleState, pod: PodInfo) -> None:
         rows = table.live_rows()
@@ -69,7 +88,10 @@ class Kept:
         self.verdicts = np.full(capacity, NO_NODE, dtype=np.int32)
         self.verdicts[rows] = verdicts
         self.raw = np.zeros((len(self.raw), capacity), dtype=np.int64)
-        self.scored = np.zeros(capacity, dtype=np.bool_)
+        self.fixed = np.zeros(capacity, dtype=np.int64)
+        self.stale = rows
+        self.rescaled.clear()
+        self._feasible = None
 
     def _make_room(self, capacity: int) -> None:
         if len(self.verdicts) < capacity:
@@ -77,7 +99,7 @@ class Kept:
             self.verdicts = grown(self.verdicts, capacity)
             self.verdicts[before:] = NO_NODE
             self.raw = grown(self.raw, capacity)
-            self.scored = grown(self.scored, capacity)
+            self.fixed = grown(self.fixed, capacity)
 
 
 class EquivalenceClasses:
@@ -133,8 +155,8 @@ class EquivalenceClasses:
         return None if None in parts else parts
 
 
-def take(array: NDArray[np.int64], rows: Rows) -> NDArray[np.int64]:
-    """A copy of the entries of *rows*, which ascend; quicker where they are all from the first on."""
+def take(array: Amounts, rows: Rows) -> Amounts:
+    """The entries of *rows*, which ascend; a view where they are all from the first on, so not to be written to."""
     if len(rows) and rows[-1] == len(rows) - 1:
-        return array[: len(rows)].copy()
+        return array[: len(rows)]
     return array[rows]

@@ -1,22 +1,25 @@
 """Scoring the nodes that fit: raw scores, rescaled by the plugin, times its weight, added up.
 
+Raw scores of plugins that look at one node only are kept from pod to pod (`berth.scheduling.equivalence`), and so is
+what rescaling made of them as long as they stay the same.
+
 Source: k8s pkg/scheduler/framework/runtime/framework.go, ``RunScorePlugins``.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from berth.cluster.columns import Rows
+from berth.cluster.columns import Amounts, Rows
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState, StateNotFoundError
-from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, ScorePlugin, Scores
+from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, ScoreNormalizer, ScorePlugin, Scores
 from berth.framework.profile import Profile
 from berth.framework.run import fault_text, run_pre_score
 from berth.framework.status import PluginError
 from berth.scheduling.equivalence import EquivalenceClasses, Kept, take
-from berth.scheduling.verdicts import CycleError
+from berth.scheduling.verdicts import FEASIBLE, CycleError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,52 +29,103 @@ class Scored:
     Attributes:
         rows: the nodes that fit.
         totals: int64, shape (len(rows),).
-        by_plugin: plugin -> int64, shape (len(rows),): rescaled and weighted.
+        by_plugin: plugin -> int64, shape (len(rows),): rescaled and weighted; empty unless it was asked for.
     """
 
     rows: Rows
-    totals: NDArray[np.int64]
-    by_plugin: dict[str, NDArray[np.int64]]
+    totals: Amounts
+    by_plugin: dict[str, Amounts]
 
 
-def score(
-    profile: Profile, classes: EquivalenceClasses, kept: Kept | None, state: CycleState, pod: PodInfo, rows: Rows
-) -> Scored:
-    """Score *rows* with every score plugin that has something to say about *pod*.
+class _Scorer(NamedTuple):
+    plugin: ScorePlugin
+    normalizer: ScoreNormalizer | None
+    weight: int
+    kept_in: int | None  # its row in `Kept.raw`
+
+
+class Scoring:
+    """The score plugins of one profile.
 
     Args:
         profile: the plugins and their weights.
         classes: which raw scores are kept.
-        kept: what holds for pods like this one; None to work all out.
-        state: what was worked out for the pod.
-        pod: the pod.
-        rows: the rows that fit, ascending.
-
-    Raises:
-        CycleError: a plugin could not answer, or gave a score out of range.
     """
-    status = run_pre_score(profile, state, pod, rows)
-    if not status.ok:
-        raise CycleError(status.message)
-    stale = rows if kept is None else rows[~kept.scored[rows]]
-    totals = np.zeros(len(rows), dtype=np.int64)
-    by_plugin: dict[str, NDArray[np.int64]] = {}
-    for position, plugin in enumerate(profile.score):
-        if plugin.name in state.skip_score:
-            continue
-        index = classes.row_scorers.get(position)
-        if kept is None or index is None:
-            raw = _ask(plugin, state, pod, rows)
-        else:
-            if len(stale):
-                kept.raw[index, stale] = _ask(plugin, state, pod, stale)
-            raw = take(kept.raw[index], rows)
-        weighted = _rescaled(profile, plugin, state, pod, raw) * profile.weights[plugin.name]
-        by_plugin[plugin.name] = weighted
-        totals += weighted
-    if kept is not None:
-        kept.scored[stale] = True
-    return Scored(rows, totals, by_plugin)
+
+    def __init__(self, profile: Profile, classes: EquivalenceClasses) -> None:
+        self._profile = profile
+        self._scorers = tuple(
+            _Scorer(
+                plugin,
+                profile.normalizers.get(plugin.name),
+                profile.weights[plugin.name],
+                classes.row_scorers.get(position),
+            )
+            for position, plugin in enumerate(profile.score)
+        )
+
+    def score(
+        self, kept: Kept | None, state: CycleState, pod: PodInfo, rows: Rows, *, by_plugin: bool = False
+    ) -> Scored:
+        """Score *rows* with every plugin that has something to say about *pod*.
+
+        Args:
+            kept: what holds for pods like this one; None to work all out.
+            state: what was worked out for the pod.
+            pod: the pod.
+            rows: the rows that fit, ascending.
+            by_plugin: tell also what each plugin gave.
+
+        Raises:
+            CycleError: a plugin could not answer, or gave a score out of range.
+        """
+        status = run_pre_score(self._profile, state, pod, rows)
+        if not status.ok:
+            raise CycleError(status.message)
+        scorers = [scorer for scorer in self._scorers if scorer.plugin.name not in state.skip_score]
+        if kept is not None:
+            _catch_up(kept, scorers, state, pod)
+        if kept is None or by_plugin:
+            parts = {scorer.plugin.name: self._part(scorer, kept, state, pod, rows) for scorer in scorers}
+            return Scored(rows, sum(parts.values(), np.zeros(len(rows), dtype=np.int64)), parts)
+        totals = take(kept.fixed, rows).copy()
+        for scorer in scorers:
+            if scorer.normalizer is not None or scorer.kept_in is None:
+                totals += self._part(scorer, kept, state, pod, rows)
+        return Scored(rows, totals, {})
+
+    def _part(self, scorer: _Scorer, kept: Kept | None, state: CycleState, pod: PodInfo, rows: Rows) -> Amounts:
+        """int64, shape (len(rows),): what one plugin adds to the totals; not to be written to."""
+        if kept is None or scorer.kept_in is None:
+            return _weighted(scorer, state, pod, _ask(scorer.plugin, state, pod, rows))
+        raw = take(kept.raw[scorer.kept_in], rows)
+        if scorer.normalizer is None:
+            return raw * scorer.weight
+        before = kept.rescaled.get(scorer.plugin.name)
+        if before is not None and np.array_equal(before[0], raw):
+            return before[1]
+        weighted = _weighted(scorer, state, pod, raw.copy())
+        kept.rescaled[scorer.plugin.name] = (raw.copy(), weighted)
+        return weighted
+
+
+def _catch_up(kept: Kept, scorers: list[_Scorer], state: CycleState, pod: PodInfo) -> None:
+    """Work out the raw scores of rows that changed and fit."""
+    if not len(kept.stale):
+        return
+    rows = kept.stale[kept.verdicts[kept.stale] == FEASIBLE]
+    if len(rows):
+        fixed = np.zeros(len(rows), dtype=np.int64)
+        for scorer in scorers:
+            if scorer.kept_in is None:
+                continue
+            raw = _ask(scorer.plugin, state, pod, rows)
+            kept.raw[scorer.kept_in, rows] = raw
+            if scorer.normalizer is None:
+                _check(scorer.plugin, raw)
+                fixed += raw * scorer.weight
+        kept.fixed[rows] = fixed
+    kept.stale = kept.stale[:0]
 
 
 def _ask(plugin: ScorePlugin, state: CycleState, pod: PodInfo, rows: Rows) -> Scores:
@@ -81,19 +135,23 @@ def _ask(plugin: ScorePlugin, state: CycleState, pod: PodInfo, rows: Rows) -> Sc
         raise CycleError(f'running Score plugins: plugin "{plugin.name}" failed with: {fault_text(fault)}') from fault
 
 
-def _rescaled(profile: Profile, plugin: ScorePlugin, state: CycleState, pod: PodInfo, raw: Scores) -> Scores:
-    normalizer = profile.normalizers.get(plugin.name)
-    if normalizer is not None:
+def _weighted(scorer: _Scorer, state: CycleState, pod: PodInfo, raw: Scores) -> Amounts:
+    """Rescaled by the plugin where it wants that, checked, and weighted."""
+    if scorer.normalizer is not None:
         try:
-            raw = normalizer.normalize(state, pod, raw)
+            raw = scorer.normalizer.normalize(state, pod, raw)
         except (PluginError, StateNotFoundError) as fault:
             raise CycleError(
-                f'running Normalize on Score plugins: plugin "{plugin.name}" failed with: {fault_text(fault)}'
+                f'running Normalize on Score plugins: plugin "{scorer.plugin.name}" failed with: {fault_text(fault)}'
             ) from fault
-    if len(raw) and not (raw.min() >= MIN_NODE_SCORE and raw.max() <= MAX_NODE_SCORE):
-        wrong = int(raw[(raw < MIN_NODE_SCORE) | (raw > MAX_NODE_SCORE)][0])
+    _check(scorer.plugin, raw)
+    return raw * scorer.weight
+
+
+def _check(plugin: ScorePlugin, scores: Scores) -> None:
+    if len(scores) and not (scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE):
+        wrong = int(scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0])
         raise CycleError(
             f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score {wrong}, '
             f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
         )
-    return raw
