@@ -1,0 +1,81 @@
+"""What must be equal to the reference today, in Kubernetes 1.36 and 1.37.
+
+Decisions of the groups whose plugins exist; beyond that, the scores and queueing hints of every plugin that exists.
+"""
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.conformance.compare import EVENTS
+from tests.conformance.report import Report
+from tests.conformance.runner import HINTS, SCORES, Selection, run
+
+from berth.config.versions import ROWS
+from berth.plugins.registry import IN_TREE
+
+VECTORS: Final = Path(__file__).parent / "vectors"
+VERSIONS: Final = tuple(row.minor for row in ROWS)
+PLUGINS_TODAY: Final = frozenset(IN_TREE)
+
+# Group -> how many pods it schedules, in either version; so for the changes of the hint groups below.
+GROUPS_TODAY: Final = {"resources": 580, "taints": 401, "node-affinity": 418, "ports": 321, "images": 273}
+PARTS_TODAY: Final = ("feasible", "nodes", "best")
+CHANGES: Final = {
+    "node": 519,
+    "assigned-pod": 461,
+    "own-update": 283,
+    "volumes": 396,
+    "dra": 231,
+    "changes": 165,
+}
+
+# (plugin, group) -> answers of the hints that are not equal yet in either version, and why.
+UNEQUAL_HINTS: Final = {
+    ("NodeResourcesFit", "node"): 5,  # extended resources that stand for a device class: classes are not kept yet
+}
+
+
+@cache
+def decisions() -> Report:
+    return run([VECTORS], Selection(frozenset(GROUPS_TODAY), (*PARTS_TODAY, SCORES)))
+
+
+@cache
+def hints() -> Report:
+    return run([VECTORS], Selection(parts=(HINTS,)))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("group", GROUPS_TODAY)
+def test_feasible_nodes_rejections_and_best_nodes_are_those_of_the_reference(version: str, group: str) -> None:
+    rows = [row for row in decisions().rows() if (row.version, row.group) == (version, group) and row.part != SCORES]
+    expected = [(part, GROUPS_TODAY[group], GROUPS_TODAY[group]) for part in PARTS_TODAY]
+    assert [(row.part, row.equal, row.total) for row in rows] == expected, _told(decisions(), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_scores_of_every_plugin_that_exists_are_those_of_the_reference(version: str) -> None:
+    rows = [row for row in decisions().plugin_rows() if row.version == version and row.plugin in PLUGINS_TODAY]
+    assert {row.plugin for row in rows} >= {"ImageLocality", "NodeAffinity", "NodeResourcesFit", "TaintToleration"}
+    assert [row for row in rows if row.equal != row.total] == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("group", CHANGES)
+def test_every_change_is_the_events_that_it_is_in_the_reference(version: str, group: str) -> None:
+    rows = [row for row in hints().plugin_rows() if (row.version, row.group, row.plugin) == (version, group, EVENTS)]
+    assert [(row.equal, row.total) for row in rows] == [(CHANGES[group], CHANGES[group])], _told(hints(), version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_hints_of_every_plugin_that_exists_answer_as_in_the_reference(version: str) -> None:
+    rows = [row for row in hints().plugin_rows() if row.version == version and row.plugin in PLUGINS_TODAY]
+    assert {row.plugin for row in rows} >= {"NodeAffinity", "NodeName", "NodePorts", "SchedulingGates"}
+    unequal = {(row.plugin, row.group): row.total - row.equal for row in rows if row.equal != row.total}
+    assert unequal == UNEQUAL_HINTS
+
+
+def _told(report: Report, version: str) -> str:
+    return "\n".join(f"{d.name} {d.subject}: {d.words}" for d in report.differences() if d.version == version)
