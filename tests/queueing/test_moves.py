@@ -1,0 +1,216 @@
+"""Events of the cluster: which waiting pods they move, and where to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.queueing.builders import (
+    CSI_NODE_UPDATE,
+    NODE_ADD,
+    POD_ADD,
+    PV_ADD,
+    ScriptedHint,
+    make_pod,
+    make_world,
+    waiter,
+)
+
+from berth.framework.events import ASSIGNED_POD_DELETE, FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, Hint, HintError
+from berth.queueing.settings import QueueSettings
+
+if TYPE_CHECKING:
+    from berth.framework.events import ClusterEvent
+    from berth.queueing.hints import Waiter
+
+FOO_POD_ADD = waiter("foo", POD_ADD)
+
+WHERE_TO = {
+    "a pending plugin is content": ((), ("foo",), Hint.QUEUE, 0, "A"),
+    "a rejecting plugin is content at once": (("foo",), (), Hint.QUEUE, 0, "B"),
+    "a rejecting plugin is content in the last second of the pause": (("foo",), (), Hint.QUEUE, 1.9, "B"),
+    "a rejecting plugin is content when the pause is over": (("foo",), (), Hint.QUEUE, 2, "A"),
+    "the plugin is not content": (("foo",), (), Hint.SKIP, 2, "U"),
+    "the plugin cannot tell": (("foo",), (), HintError("?"), 2, "A"),
+    "the plugin breaks off": (("foo",), (), ZeroDivisionError("oops"), 2, "A"),
+    "another plugin rejected the pod": (("bar",), (), Hint.QUEUE, 2, "U"),
+}
+
+
+@pytest.mark.parametrize(("unschedulable", "pending", "answer", "wait_s", "place"), WHERE_TO.values(), ids=WHERE_TO)
+def test_an_event_moves_a_pod(
+    unschedulable: tuple[str, ...],
+    pending: tuple[str, ...],
+    answer: Hint | Exception,
+    wait_s: float,
+    place: str,
+) -> None:
+    world = make_world(waiter("foo", NODE_ADD, ScriptedHint(answer)))
+    entry = world.reject(make_pod(), *unschedulable, pending=pending)
+    world.clock.advance(wait_s)
+    world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
+    assert world.place(entry.pod) == place
+    assert len(world.wakes) == 1 + (place != "U")
+
+
+def test_a_hint_that_fails_is_counted_as_such_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    world = make_world(waiter("foo", NODE_ADD, ScriptedHint(HintError("no such claim"))))
+    world.reject(make_pod(), "foo")
+    world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
+    assert world.ledger.hints == [("foo", "NodeAdd", "Error")]
+    assert "no such claim" in caplog.text
+
+
+def test_pods_that_are_active_or_back_off_are_left_alone() -> None:
+    world = make_world(waiter("foo", NODE_ADD))
+    entry = world.reject(make_pod(), "foo")
+    world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
+    assert world.place(entry.pod) == "B"
+    world.clock.advance(2)
+    world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
+    assert world.place(entry.pod) == "B"
+    assert world.ledger.queued["backoff", "NodeAdd"] == 1
+
+
+@pytest.mark.parametrize("event", [NODE_ADD, UNSCHEDULABLE_TIMEOUT], ids=lambda event: event.label)
+def test_a_pre_check_keeps_pods_where_they_are(event: ClusterEvent) -> None:
+    world = make_world(waiter("foo", NODE_ADD))
+    world.add(make_pod("low", priority=1), make_pod("high", priority=1000))
+    for entry in (world.pop(), world.pop()):
+        world.fail(entry, "foo")
+    world.queue.move_all_to_active_or_backoff_queue(event, None, None, lambda info: info.priority <= 100)
+    assert world.place(make_pod("low")) == "B"
+    assert world.place(make_pod("high")) == "U"
+
+
+def test_a_move_is_kept_for_pods_in_flight_even_if_it_moves_nobody() -> None:
+    world = make_world(FOO_POD_ADD)
+    world.add(make_pod("p"))
+    entry = world.pop()
+    world.queue.move_all_to_active_or_backoff_queue(POD_ADD, None, None)
+    world.fail(entry, "foo")
+    assert world.place(entry.pod) == "B"
+
+
+def test_an_event_that_frees_what_one_pod_held_moves_another() -> None:
+    world = make_world(waiter("NodePorts", ASSIGNED_POD_DELETE))
+    waiting = world.reject(make_pod("y"), "NodePorts")
+    world.clock.advance(2)
+    world.queue.move_all_to_active_or_backoff_queue(ASSIGNED_POD_DELETE, make_pod("x", node_name="n"), None)
+    assert world.place(waiting.pod) == "A"
+
+
+# What happened during an attempt
+
+DURING: dict[str, tuple[tuple[Waiter, ...], tuple[str, ...], tuple[str, ...], str]] = {
+    "nobody waits for what happened": ((waiter("foo", CSI_NODE_UPDATE),), ("foo",), (), "U"),
+    "the one who waits is not among the rejectors": ((FOO_POD_ADD,), ("bar",), (), "U"),
+    "the one who waits is not content": ((waiter("foo", POD_ADD, ScriptedHint(Hint.SKIP)),), ("foo",), (), "U"),
+    "a pending plugin is content among others": (
+        (
+            waiter("3", POD_ADD, ScriptedHint(Hint.SKIP)),
+            waiter("2", POD_ADD),
+            waiter("1", POD_ADD),
+        ),
+        ("2", "3"),
+        ("1",),
+        "A",
+    ),
+    "only rejecting plugins are content, and one is pending": (
+        (waiter("2", POD_ADD), waiter("1", POD_ADD, ScriptedHint(Hint.SKIP))),
+        ("2",),
+        ("1",),
+        "B",
+    ),
+    "one of two rejecting plugins is content": (
+        (waiter("2", POD_ADD, ScriptedHint(Hint.SKIP)), waiter("1", POD_ADD)),
+        ("1", "2"),
+        (),
+        "B",
+    ),
+    "the attempt ended in an error": ((FOO_POD_ADD,), (), (), "E"),
+}
+
+
+@pytest.mark.parametrize(("waiters", "unschedulable", "pending", "place"), DURING.values(), ids=DURING)
+def test_what_happened_during_the_attempt_counts(
+    waiters: tuple[Waiter, ...], unschedulable: tuple[str, ...], pending: tuple[str, ...], place: str
+) -> None:
+    world = make_world(*waiters)
+    world.add(make_pod())
+    entry = world.pop()
+    world.queue.move_all_to_active_or_backoff_queue(POD_ADD, None, None)
+    world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
+    world.fail(entry, *unschedulable, pending=pending)
+    assert world.place(entry.pod) == place
+
+
+def test_what_happened_before_the_attempt_does_not_count() -> None:
+    world = make_world(waiter("foo", POD_ADD, ScriptedHint(Hint.SKIP)))
+    world.add(make_pod())
+    world.queue.move_all_to_active_or_backoff_queue(UNSCHEDULABLE_TIMEOUT, None, None)
+    entry = world.pop()
+    world.queue.move_all_to_active_or_backoff_queue(POD_ADD, None, None)
+    world.fail(entry, "foo")
+    assert world.place(entry.pod) == "U"
+
+
+def test_each_pod_in_flight_is_judged_by_what_happened_since_its_own_pop() -> None:
+    world = make_world(waiter("foo", POD_ADD), waiter("foo", PV_ADD))
+    world.add(make_pod("p1"), make_pod("p2"))
+    p1, p2 = world.pop(), world.pop()
+    world.queue.move_all_to_active_or_backoff_queue(POD_ADD, None, None)
+    world.fail(p1)
+    world.fail(p2, pending=["foo"])
+    assert (world.place(p1.pod), world.place(p2.pod)) == ("E", "A")
+
+
+def test_an_activation_meant_for_another_pod_does_not_count() -> None:
+    world = make_world(FOO_POD_ADD)
+    world.add(make_pod("p1"), make_pod("p2"))
+    p1, p2 = world.pop(), world.pop()
+    world.queue.activate([p2.pod])
+    world.fail(p1, "foo")
+    world.fail(p2, "foo")
+    assert (world.place(p1.pod), world.place(p2.pod)) == ("U", "B")
+    assert FORCE_ACTIVATE.label not in world.ledger.in_flight or not world.ledger.in_flight[FORCE_ACTIVATE.label]
+
+
+# Waiting long
+
+
+def test_pods_that_waited_long_are_tried_by_priority_and_marked_until_they_fail_again() -> None:
+    world = make_world(waiter("foo", NODE_ADD))
+    world.add(make_pod("mid", priority=5), make_pod("high", priority=9))
+    for entry in (world.pop(), world.pop()):
+        world.fail(entry, "foo")
+    world.clock.advance(301)
+    world.queue.flush_unschedulable_leftover()
+    assert world.ledger.queued["active", "UnschedulableTimeout"] == 2
+    high, mid = world.pop(), world.pop()
+    assert [entry.pod.metadata.name for entry in (high, mid)] == ["high", "mid"]
+    assert high.was_flushed_from_unschedulable
+    world.fail(high, "foo")
+    assert not high.was_flushed_from_unschedulable
+
+
+@pytest.mark.parametrize(("waited_s", "place"), [(60, "U"), (60.5, "A")], ids=["exactly", "longer"])
+def test_the_longest_wait_can_be_set_and_must_be_exceeded(waited_s: float, place: str) -> None:
+    world = make_world(waiter("foo", NODE_ADD), settings=QueueSettings(max_in_unschedulable_s=60))
+    entry = world.reject(make_pod(), "foo")
+    world.clock.advance(waited_s)
+    world.queue.flush_unschedulable_leftover()
+    assert world.place(entry.pod) == place
+
+
+def test_a_flush_counts_for_pods_in_flight_if_somebody_waited_long() -> None:
+    for somebody, place in ((True, "B"), (False, "U")):
+        world = make_world(waiter("foo", NODE_ADD))
+        if somebody:
+            world.reject(make_pod("old"), "foo")
+        world.clock.advance(301)
+        world.add(make_pod())
+        entry = world.pop()
+        world.queue.flush_unschedulable_leftover()
+        world.fail(entry, "foo")
+        assert world.place(entry.pod) == place
