@@ -17,9 +17,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from berth.cli.flags import RunOptions, connection_of, effective_config, validate_options
 from berth.config.faults import ConfigError
 from berth.config.gates import resolve_gates
+from berth.config.options import RunOptions, connection_of, effective_config, validate_options
 from berth.config.types import ClientConnection, KubeSchedulerConfiguration
 from berth.config.versions import VersionRow, resolve_version
 from berth.framework.features import Features
