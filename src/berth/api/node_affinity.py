@@ -8,6 +8,7 @@ Source: k8s component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from berth.api.affinity import NodeSelector, NodeSelectorTerm, PreferredSchedulingTerm
@@ -15,6 +16,7 @@ from berth.api.node import Node
 from berth.api.selectors import IN, NOT_IN, Requirement, SelectorError, SelectorRequirement, make_requirement
 
 NAME_FIELD: Final = "metadata.name"
+_REMEMBERED: Final = 4096  # the pods of a workload share their selectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class RequiredNodeAffinity:
         return self.selector is None or self.selector.matches(node)
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def compile_node_selector(selector: NodeSelector, path: str = "nodeSelectorTerms") -> CompiledNodeSelector:
     """The compiled form; empty terms are dropped, faulty ones kept with their fault."""
     terms = (
@@ -97,6 +100,7 @@ def compile_node_selector(selector: NodeSelector, path: str = "nodeSelectorTerms
     return CompiledNodeSelector(tuple(terms))
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def compile_preferred(terms: tuple[PreferredSchedulingTerm, ...]) -> tuple[PreferredTerm, ...]:
     """The compiled terms; those without weight or conditions are dropped before they are looked at.
 

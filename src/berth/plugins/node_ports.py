@@ -24,6 +24,7 @@ from berth.framework.status import SKIP, PluginError, Status, unschedulable
 from berth.plugins.hints import assigned_pod, required
 
 REASON: Final = "node(s) didn't have free ports for the requested pod ports"
+_NO_PORTS: Final = frozenset[HostPort]()
 _WANTED: Final = StateKey[tuple[HostPort, ...]]("PreFilterNodePorts")
 
 
@@ -84,14 +85,13 @@ class NodePorts:
         except StateNotFoundError as error:
             raise PluginError(error.args[0]) from error
         taken = self._table.rows_with_ports()
-        rejected = np.zeros(len(rows), dtype=np.int16)
         if not taken:
-            return rejected
-        for position, row in enumerate(rows.tolist()):
-            ports = taken.get(row)
-            if ports and any(conflicts(port, ports) for port in wanted):
-                rejected[position] = 1
-        return rejected
+            return np.zeros(len(rows), dtype=np.int16)
+        if len(rows) <= len(taken):
+            clashes = (any(conflicts(port, taken.get(row, _NO_PORTS)) for port in wanted) for row in rows.tolist())
+            return np.fromiter(clashes, dtype=np.int16, count=len(rows))
+        closed = [row for row, ports in taken.items() if any(conflicts(port, ports) for port in wanted)]
+        return np.isin(rows, closed).astype(np.int16)
 
     def rejection(self, code: int) -> Status:
         """The one rejection there is."""

@@ -8,7 +8,8 @@ Arguments: the resources, all of weight 1.
 Source: k8s pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
 """
 
-from collections.abc import Hashable
+import math
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -23,11 +24,13 @@ from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Scope, Scores
 from berth.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from berth.framework.status import SKIP, SUCCESS, PluginError, Status
-from berth.plugins.noderesources.scoring import Ask, Grid, ask_of, figures, weighted
+from berth.plugins.noderesources.scoring import FEW, Ask, Grid, ask_of, figures, node_figures, weighted, wrapped
+from berth.plugins.noderesources.strategies import quotient, quotients
 
 _ASK: Final = StateKey[Ask]("PreScoreNodeResourcesBalancedAllocation")
 _HALF: Final = MAX_NODE_SCORE // 2
 _PAIR: Final = 2
+_TWO: Final = np.full(1, 2, dtype=np.int64)
 
 
 class NodeResourcesBalancedAllocation:
@@ -60,7 +63,7 @@ class NodeResourcesBalancedAllocation:
         """
         del rows
         ask = ask_of(self._scored, self._requests(pod))
-        if ask.empty:
+        if not any(ask.amounts):
             return SKIP
         state.write(_ASK, ask)
         return SUCCESS
@@ -75,11 +78,23 @@ class NodeResourcesBalancedAllocation:
             ask = state.read(_ASK)
         except StateNotFoundError:
             ask = ask_of(self._scored, self._requests(pod))
-            if ask.empty:
+            if not any(ask.amounts):
                 return np.zeros(len(rows), dtype=np.int64)
-        offered, taken, asked, _ = figures(self._table, ask, rows, non_zero=False)
-        gain = _balance(offered, taken + asked) - _balance(offered, taken)
-        return (gain + _HALF) // 2 + _HALF
+        if len(rows) <= FEW:
+            scores = (self._score_of_node(ask, row) for row in rows.tolist())
+            return np.fromiter(scores, dtype=np.int64, count=len(rows))
+        offered, taken = figures(self._table, ask, rows, non_zero=False)
+        gain = -balance_of_nodes(offered, taken)
+        taken += ask.column
+        gain += balance_of_nodes(offered, taken)
+        gain += _HALF
+        return quotients(gain, _TWO) + _HALF
+
+    def _score_of_node(self, ask: Ask, row: int) -> int:
+        offered, taken = node_figures(self._table, ask, row, non_zero=False)
+        with_pod = [wrapped(take + more) for take, more in zip(taken, ask.amounts, strict=True)]
+        gain = balance_of_node(offered, with_pod) - balance_of_node(offered, taken)
+        return quotient(gain + _HALF, 2) + _HALF
 
     def _requests(self, pod: PodInfo) -> dict[str, int]:
         try:
@@ -90,36 +105,71 @@ class NodeResourcesBalancedAllocation:
             raise PluginError(f"requests of pod {pod.key}: {error}") from error
 
 
-def _balance(offered: Grid, taken: Grid) -> Scores:
-    """0..100: 100 where all resources are used alike.
+def balance_of_node(offered: Sequence[int], taken: Sequence[int]) -> int:
+    """How alike the resources of a node are used: 0..100, 100 where all are used alike.
+
+    Args:
+        offered: allocatable, by resource; one that is 0 does not count.
+        taken: what is taken of each.
 
     Source:
         k8s pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go, ``balancedResourceScorer``.
     """
-    counted = offered != 0
-    used = np.minimum(taken / np.where(counted, offered, 1), 1.0)
-    number = counted.sum(axis=0)
-    spread = np.abs((used[0] - used[1]) / 2) if len(used) == _PAIR else _spread(used, counted, number)
-    spread = np.where(number >= _PAIR, spread, 0.0)
-    balance: Scores = ((1 - spread) * MAX_NODE_SCORE).astype(np.int64)
+    used = [min(float(take) / float(offer), 1.0) for offer, take in zip(offered, taken, strict=True) if offer]
+    number = len(used)
+    if number < _PAIR:
+        spread = 0.0
+    elif number == _PAIR:
+        spread = abs((used[0] - used[1]) / 2)
+    else:
+        mean = _in_order(used) / number
+        spread = math.sqrt(_in_order((each - mean) * (each - mean) for each in used) / number)
+    return int((1 - spread) * MAX_NODE_SCORE)
+
+
+def balance_of_nodes(offered: Grid, taken: Grid) -> Scores:
+    """int64, shape (n,): the same for nodes, from amounts of shape (k, n)."""
+    if len(offered) == _PAIR and np.count_nonzero(offered) == offered.size:
+        used = taken / offered
+        np.minimum(used, 1.0, out=used)
+        spread = used[0]
+        spread -= used[1]
+        spread /= 2
+        np.abs(spread, out=spread)
+    else:
+        spread = _spread(offered, taken)
+    np.subtract(1, spread, out=spread)
+    spread *= MAX_NODE_SCORE
+    balance: Scores = spread.astype(np.int64)
     return balance
 
 
-def _spread(used: NDArray[np.float64], counted: NDArray[np.bool_], number: NDArray[np.intp]) -> NDArray[np.float64]:
-    """The standard deviation of the uses that count; half the difference where there are two.
-
-    Sums run resource by resource, since the reference's rounding depends on the order.
-    """
+def _spread(offered: Grid, taken: Grid) -> NDArray[np.float64]:
+    """float64, shape (n,): as `balance_of_node` has it, over those resources that count on each node."""
+    counted = offered != 0
+    used = np.minimum(taken / np.where(counted, offered, 1), 1.0)
+    number = counted.sum(axis=0)
     divisor = np.maximum(number, 1)
-    total = np.zeros(used.shape[1])
-    for row, counts in zip(used, counted, strict=True):
+    mean = _sum_in_order(used, counted) / divisor
+    deviation = np.sqrt(_sum_in_order((used - mean) * (used - mean), counted) / divisor)
+    highest = np.where(counted, used, -np.inf).max(axis=0, initial=-np.inf)
+    lowest = np.where(counted, used, np.inf).min(axis=0, initial=np.inf)
+    spread: NDArray[np.float64] = np.where(number == _PAIR, (highest - lowest) / 2, deviation)
+    spread[number < _PAIR] = 0.0
+    return spread
+
+
+def _in_order(numbers: Iterable[float]) -> float:
+    """The sum from left to right, rounded after each step as the reference does; `sum` is more exact."""
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total
+
+
+def _sum_in_order(numbers: NDArray[np.float64], counted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """The same down the columns, over the numbers that count."""
+    total = np.zeros(numbers.shape[1])
+    for row, counts in zip(numbers, counted, strict=True):
         total += np.where(counts, row, 0.0)
-    mean = total / divisor
-    squares = np.zeros_like(total)
-    for row, counts in zip(used, counted, strict=True):
-        squares += np.where(counts, (row - mean) * (row - mean), 0.0)
-    half_range = (
-        np.where(counted, used, -np.inf).max(axis=0, initial=-np.inf)
-        - np.where(counted, used, np.inf).min(axis=0, initial=np.inf)
-    ) / 2
-    return np.where(number == _PAIR, half_range, np.sqrt(squares / divisor))
+    return total

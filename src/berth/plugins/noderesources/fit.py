@@ -26,8 +26,9 @@ from berth.framework.interface import PreFilterResult, Rejections, Scope, Scores
 from berth.framework.plugin_args import NodeResourcesFitArgs
 from berth.framework.status import SUCCESS, PluginError, Status
 from berth.plugins.noderesources.fit_hints import FitHints
-from berth.plugins.noderesources.scoring import Ask, ask_of, figures, make_strategy, weighted
-from berth.plugins.noderesources.shortages import Shortages
+from berth.plugins.noderesources.scoring import FEW, Ask, ask_of, figures, node_figures, weighted, wrapped
+from berth.plugins.noderesources.shortages import NOTHING, Shortages
+from berth.plugins.noderesources.strategies import make_strategy
 
 TOO_MANY_PODS: Final = "Too many pods"
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
@@ -110,22 +111,9 @@ class NodeResourcesFit:
             wanted = state.read(_DEMANDS)
         except StateNotFoundError as error:
             raise PluginError(f'error reading "{_DEMANDS.name}" from cycleState: not found') from error
-        table = self._table
-        missing: Rejections = np.zeros(len(rows), dtype=np.int16)
-        full = table.pod_count[rows] >= table.allowed_pods[rows]
-        if np.count_nonzero(full):
-            self._shortages.add(missing, full, np.zeros_like(full), TOO_MANY_PODS)
-        for name, many in wanted:
-            index = table.resource_index(name)
-            if index is None:
-                nowhere = np.ones(len(rows), dtype=np.bool_)
-                self._shortages.add(missing, nowhere, nowhere, f"Insufficient {name}")
-                continue
-            offered = table.allocatable[index][rows]
-            short = many > offered - table.requested[index][rows]
-            if np.count_nonzero(short):
-                self._shortages.add(missing, short, many > offered, f"Insufficient {name}")
-        return missing
+        if len(rows) <= FEW:
+            return np.fromiter((self._missing_on(row, wanted) for row in rows.tolist()), np.int16, len(rows))
+        return self._missing(rows, wanted)
 
     def rejection(self, code: int) -> Status:
         """One reason for each resource that is missing."""
@@ -151,8 +139,51 @@ class NodeResourcesFit:
             ask = state.read(_ASK)
         except StateNotFoundError:
             ask = self._ask(pod)
-        offered, taken, asked, weights = figures(self._table, ask, rows, non_zero=True)
-        return self._strategy(offered, taken + asked, weights)
+        if len(rows) <= FEW:
+            scores = (self._score_of_node(ask, row) for row in rows.tolist())
+            return np.fromiter(scores, dtype=np.int64, count=len(rows))
+        offered, taken = figures(self._table, ask, rows, non_zero=True)
+        taken += ask.column
+        return self._strategy.of_nodes(offered, taken, ask.weights)
+
+    def _score_of_node(self, ask: Ask, row: int) -> int:
+        offered, taken = node_figures(self._table, ask, row, non_zero=True)
+        with_pod = [wrapped(take + more) for take, more in zip(taken, ask.amounts, strict=True)]
+        return self._strategy.of_node(offered, with_pod, ask.weights)
+
+    def _missing_on(self, row: int, wanted: Demands) -> int:
+        """What one node lacks, as a number."""
+        table, shortages = self._table, self._shortages
+        missing = NOTHING
+        if table.pod_count.item(row) >= table.allowed_pods.item(row):
+            missing = shortages.joined(missing, TOO_MANY_PODS, unresolvable=False)
+        for name, many in wanted:
+            index = table.resource_index(name)
+            offered, taken = (
+                (0, 0) if index is None else (table.allocatable.item(index, row), table.requested.item(index, row))
+            )
+            if many > wrapped(offered - taken):
+                missing = shortages.joined(missing, f"Insufficient {name}", unresolvable=many > offered)
+        return missing
+
+    def _missing(self, rows: Rows, wanted: Demands) -> Rejections:
+        """int16, shape (len(rows),): what each node lacks, as numbers."""
+        table, shortages = self._table, self._shortages
+        missing = np.full(len(rows), NOTHING, dtype=np.int16)
+        full = table.pod_count[rows] >= table.allowed_pods[rows]
+        if np.count_nonzero(full):
+            shortages.add(missing, full, np.zeros_like(full), TOO_MANY_PODS)
+        for name, many in wanted:
+            index = table.resource_index(name)
+            if index is None:
+                everywhere = np.ones(len(rows), dtype=np.bool_)
+                shortages.add(missing, everywhere, everywhere, f"Insufficient {name}")
+                continue
+            offered = table.allocatable[index][rows]
+            short = many > offered - table.requested[index][rows]
+            if np.count_nonzero(short):
+                shortages.add(missing, short, many > offered, f"Insufficient {name}")
+        return missing
 
     def _ask(self, pod: PodInfo) -> Ask:
         try:

@@ -1,14 +1,14 @@
-"""Strategies that turn "so much is offered, so much would be taken" into a score per node, and the figures for them.
+"""The figures that resources are scored by: what nodes offer, what is taken, and what the pod adds to it.
 
-Shared by NodeResourcesFit, whose arguments choose the strategy, and NodeResourcesBalancedAllocation, which has one of
-its own.  A resource that a node does not offer is left out of that node's score; one beyond CPU, memory and storage is
-left out for all nodes unless the pod asks for it.
+Shared by NodeResourcesFit and NodeResourcesBalancedAllocation.  A resource that a node does not offer is left out of
+that node's score; one beyond CPU, memory and storage is left out for all nodes unless the pod asks for it.  There are
+two forms throughout, for one node and for many at once: the single row that changed since an identical pod was judged
+is the most frequent question of all, and plain numbers answer it several times quicker than arrays.
 
-Source: k8s pkg/scheduler/framework/plugins/noderesources: resource_allocation.go, least_allocated.go,
-most_allocated.go, requested_to_capacity_ratio.go.
+Source: k8s pkg/scheduler/framework/plugins/noderesources/resource_allocation.go.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,22 +17,15 @@ from numpy.typing import NDArray
 from berth.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from berth.cluster.columns import Rows
 from berth.cluster.nodes import NodeTable
-from berth.framework.interface import MAX_NODE_SCORE, Scores
-from berth.framework.plugin_args import CPU_AND_MEMORY, ResourceSpec, ScoringStrategy, UtilizationShapePoint
+from berth.framework.plugin_args import CPU_AND_MEMORY, ResourceSpec
 
-LEAST_ALLOCATED: Final = "LeastAllocated"
-MOST_ALLOCATED: Final = "MostAllocated"
-REQUESTED_TO_CAPACITY_RATIO: Final = "RequestedToCapacityRatio"
-MAX_UTILIZATION: Final = 100
-_SHAPE_FACTOR: Final = MAX_NODE_SCORE // 10  # shapes score 0..10
+FEW: Final = 4  # rows up to which plain numbers beat arrays
 
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
-_NON_ZERO: Final = {CPU: 0, MEMORY: 1}  # rows of the table's `non_zero`
+_USUAL: Final = (CPU, MEMORY)  # the first rows of the table's columns, and the only ones of its `non_zero`
+_SIGN_BIT: Final = 1 << 63
 
 Grid = NDArray[np.int64]  # shape (k, n): k resources, n nodes
-Column = NDArray[np.int64]  # shape (k, 1)
-Strategy = Callable[[Grid, Grid, Column], Scores]
-"""(offered, taken with the pod, weights) to scores 0..100; ``offered`` is 0 where a resource does not count."""
 
 
 class Figures(NamedTuple):
@@ -41,33 +34,36 @@ class Figures(NamedTuple):
     Attributes:
         offered: int64, shape (k, n): allocatable; 0 where the node does not offer the resource.
         taken: int64, shape (k, n): taken by the pods that are there.
-        asked: int64, shape (k, 1): what the pod asks for.
-        weights: int64, shape (k, 1).
     """
 
     offered: Grid
     taken: Grid
-    asked: Column
-    weights: Column
+
+
+class NodeFigures(NamedTuple):
+    """The same for one node, k numbers each."""
+
+    offered: list[int]
+    taken: list[int]
 
 
 class Ask(NamedTuple):
     """The resources that count in a pod's score, and what the pod asks of each.
 
     Attributes:
-        names: the resources.
-        amounts: int64, shape (k, 1).
-        weights: int64, shape (k, 1).
+        names: k resources.
+        amounts: what the pod asks for.
+        weights: what each counts.
     """
 
     names: tuple[str, ...]
-    amounts: Column
-    weights: Column
+    amounts: tuple[int, ...]
+    weights: tuple[int, ...]
 
     @property
-    def empty(self) -> bool:
-        """Whether the pod asks for none of them."""
-        return not np.count_nonzero(self.amounts)
+    def column(self) -> Grid:
+        """The amounts as int64, shape (k, 1)."""
+        return np.array(self.amounts, dtype=np.int64)[:, np.newaxis]
 
 
 def weighted(resources: Sequence[ResourceSpec]) -> tuple[tuple[str, int], ...]:
@@ -77,12 +73,11 @@ def weighted(resources: Sequence[ResourceSpec]) -> tuple[tuple[str, int], ...]:
 
 def ask_of(resources: Sequence[tuple[str, int]], requests: Mapping[str, int]) -> Ask:
     """The configured *resources* that count for a pod with these *requests*."""
-    counted = [(name, requests.get(name, 0), weight) for name, weight in resources]
-    counted = [each for each in counted if each[0] in _NATIVE or each[1]]
+    counted = [each for each in resources if each[0] in _NATIVE or requests.get(each[0], 0)]
     return Ask(
-        tuple(name for name, _, _ in counted),
-        np.array([[amount] for _, amount, _ in counted], dtype=np.int64).reshape(-1, 1),
-        np.array([[weight] for _, _, weight in counted], dtype=np.int64).reshape(-1, 1),
+        tuple(name for name, _ in counted),
+        tuple(requests.get(name, 0) for name, _ in counted),
+        tuple(weight for _, weight in counted),
     )
 
 
@@ -95,6 +90,9 @@ def figures(table: NodeTable, ask: Ask, rows: Rows, *, non_zero: bool) -> Figure
         rows: which nodes.
         non_zero: count pods that ask for no CPU or memory with the default amounts.
     """
+    if ask.names == _USUAL:
+        taken_by_all = table.non_zero if non_zero else table.requested[:2]
+        return Figures(table.allocatable[:2].take(rows, axis=1), taken_by_all.take(rows, axis=1))
     shape = (len(ask.names), len(rows))
     offered, taken = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for i, name in enumerate(ask.names):
@@ -102,92 +100,26 @@ def figures(table: NodeTable, ask: Ask, rows: Rows, *, non_zero: bool) -> Figure
         if index is None:
             continue
         offered[i] = table.allocatable[index][rows]
-        if non_zero and name in _NON_ZERO:
-            taken[i] = table.non_zero[_NON_ZERO[name]][rows]
-        else:
-            taken[i] = table.requested[index][rows]
-    return Figures(offered, taken, ask.amounts, ask.weights)
+        counts_defaults = non_zero and name in _USUAL
+        taken[i] = (table.non_zero if counts_defaults else table.requested)[index][rows]
+    return Figures(offered, taken)
 
 
-def quotient(dividend: Grid, divisor: Grid) -> Grid:
-    """*dividend* / *divisor*, rounded toward zero; no divisor may be 0."""
-    result = dividend // divisor
-    negative = result < 0
-    if np.count_nonzero(negative):
-        result += negative & (result * divisor != dividend)
-    return result
+def node_figures(table: NodeTable, ask: Ask, row: int, *, non_zero: bool) -> NodeFigures:
+    """As `figures`, for one node."""
+    offered, taken = [], []
+    for name in ask.names:
+        index = table.resource_index(name)
+        if index is None:
+            offered.append(0)
+            taken.append(0)
+            continue
+        offered.append(table.allocatable.item(index, row))
+        counts_defaults = non_zero and name in _USUAL
+        taken.append((table.non_zero if counts_defaults else table.requested).item(index, row))
+    return NodeFigures(offered, taken)
 
 
-def least_allocated(offered: Grid, taken: Grid, weights: Column) -> Scores:
-    """The weighted mean of the shares that stay free."""
-    shares = quotient((offered - taken) * MAX_NODE_SCORE, np.maximum(offered, 1))
-    shares[taken > offered] = 0
-    return _weighted_mean(shares, weights, offered)
-
-
-def most_allocated(offered: Grid, taken: Grid, weights: Column) -> Scores:
-    """The weighted mean of the shares that are taken."""
-    shares = quotient(np.minimum(taken, offered) * MAX_NODE_SCORE, np.maximum(offered, 1))
-    return _weighted_mean(shares, weights, offered)
-
-
-def requested_to_capacity_ratio(shape: Sequence[UtilizationShapePoint]) -> Strategy:
-    """The strategy that maps utilization to a score by a broken line through the points of *shape*."""
-    line = np.array([broken_line(shape, utilization) for utilization in range(MAX_UTILIZATION + 1)], dtype=np.int64)
-
-    def strategy(offered: Grid, taken: Grid, weights: Column) -> Scores:
-        utilization = quotient(taken * MAX_UTILIZATION, np.maximum(offered, 1))
-        utilization[taken > offered] = MAX_UTILIZATION
-        scores = line[np.clip(utilization, 0, MAX_UTILIZATION)]
-        counted = weights * ((scores > 0) & (offered != 0))
-        total, weight = (scores * counted).sum(axis=0), counted.sum(axis=0)
-        mean: Scores = (2 * total + weight) // np.maximum(2 * weight, 1)  # half away from zero; nothing is negative
-        return mean
-
-    return strategy
-
-
-def broken_line(shape: Sequence[UtilizationShapePoint], utilization: int) -> int:
-    """The score 0..100 for one utilization.
-
-    Source:
-        k8s pkg/scheduler/framework/plugins/helper/shape_score.go, ``BuildBrokenLinearFunction``.
-    """
-    before = shape[0]
-    if utilization <= before.utilization:
-        return before.score * _SHAPE_FACTOR
-    for point in shape[1:]:
-        if utilization <= point.utilization:
-            start = before.score * _SHAPE_FACTOR
-            rise = (point.score * _SHAPE_FACTOR - start) * (utilization - before.utilization)
-            run = point.utilization - before.utilization
-            return start + (rise // run if rise >= 0 else -(-rise // run))
-        before = point
-    return before.score * _SHAPE_FACTOR
-
-
-def make_strategy(arguments: ScoringStrategy) -> Strategy:
-    """The strategy that the arguments ask for.
-
-    Raises:
-        ValueError: there is no such strategy, or it lacks its shape.
-    """
-    if arguments.type == LEAST_ALLOCATED:
-        return least_allocated
-    if arguments.type == MOST_ALLOCATED:
-        return most_allocated
-    if arguments.type != REQUESTED_TO_CAPACITY_RATIO:
-        raise ValueError(f"scoring strategy {arguments.type} is not supported")
-    ratio = arguments.requested_to_capacity_ratio
-    if ratio is None or not ratio.shape:
-        raise ValueError(f"scoring strategy {arguments.type} needs a shape")
-    return requested_to_capacity_ratio(ratio.shape)
-
-
-def _weighted_mean(shares: Grid, weights: Column, offered: Grid) -> Scores:
-    if np.count_nonzero(offered) == offered.size and offered.size:
-        total: Scores = (shares * weights).sum(axis=0)
-        total //= int(weights.sum())
-        return total
-    counted = weights * (offered != 0)
-    return quotient((shares * counted).sum(axis=0), np.maximum(counted.sum(axis=0), 1))
+def wrapped(number: int) -> int:
+    """What is left of *number* in 64 bits, as array arithmetic would have it."""
+    return number if -_SIGN_BIT <= number < _SIGN_BIT else (number + _SIGN_BIT) % (2 * _SIGN_BIT) - _SIGN_BIT

@@ -13,6 +13,7 @@ from berth.cluster.columns import Mask
 from berth.framework.interface import Rejections
 from berth.framework.status import SUCCESS, Code, PluginError, Status
 
+NOTHING: Final = 0  # the number of the combination that lacks nothing
 _MOST: Final = int(np.iinfo(np.int16).max)
 
 
@@ -29,12 +30,13 @@ class Shortage(NamedTuple):
 
 
 class Shortages:
-    """The combinations met so far; number 0 is the lack of nothing."""
+    """The combinations met so far, numbered."""
 
     def __init__(self) -> None:
         none = Shortage((), unresolvable=False)
         self._met: list[Shortage] = [none]
-        self._numbers: dict[Shortage, int] = {none: 0}
+        self._numbers: dict[Shortage, int] = {none: NOTHING}
+        self._successors: dict[tuple[int, str, bool], int] = {}
         self._statuses: list[Status] = [SUCCESS]
 
     def add(self, numbers: Rejections, short: Mask, beyond: Mask, reason: str) -> None:
@@ -45,20 +47,36 @@ class Shortages:
             short: bool, shape (n,): where the resource is missing.
             beyond: bool, shape (n,): where it could not be had on an empty node either.
             reason: what to say about it.
+
+        Raises:
+            PluginError: there are more combinations than numbers.
         """
         places = np.flatnonzero(short)
         marks = numbers[places].astype(np.intp) * 2 + beyond[places]
         successors = np.zeros(2 * len(self._met), dtype=np.int16)
         for mark in np.flatnonzero(np.bincount(marks)).tolist():
-            successors[mark] = self._joined(self._met[mark >> 1], reason, unresolvable=bool(mark & 1))
+            successors[mark] = self.joined(mark >> 1, reason, unresolvable=bool(mark & 1))
         numbers[places] = successors[marks]
 
     def status(self, number: int) -> Status:
         """The answer for nodes that lack this combination."""
         return self._statuses[number]
 
-    def _joined(self, before: Shortage, reason: str, *, unresolvable: bool) -> int:
-        shortage = Shortage((*before.reasons, reason), unresolvable or before.unresolvable)
+    def joined(self, number: int, reason: str, *, unresolvable: bool) -> int:
+        """The combination *number* and one more missing resource.
+
+        Raises:
+            PluginError: there are more combinations than numbers.
+        """
+        key = (number, reason, unresolvable)
+        successor = self._successors.get(key)
+        if successor is None:
+            before = self._met[number]
+            shortage = Shortage((*before.reasons, reason), unresolvable or before.unresolvable)
+            successor = self._successors[key] = self._number_of(shortage)
+        return successor
+
+    def _number_of(self, shortage: Shortage) -> int:
         number = self._numbers.get(shortage)
         if number is None:
             number = len(self._met)
