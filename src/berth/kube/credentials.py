@@ -35,7 +35,7 @@ _LOADER = Path(__file__).with_name("credential_loader.py")
 _CHECK_INTERVAL_S = 10.0  # how often files are looked at: one stat call each
 _EXPIRY_MARGIN_S = 60.0  # renew this long before the end, or at 4/5 of a short life
 _SHORT_LIFE_SHARE = 0.2
-_FORCED_INTERVAL_S = 5.0  # a server that answers 401 to everything must not make us fork without end
+_LEAST_INTERVAL_S = 5.0  # a server that refuses everything, or a plugin with a stale cache, must not make us fork on
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +164,8 @@ async def load_credentials(source: CredentialSource) -> Credentials:
     """
     if isinstance(source, Kubeconfig) and _stamp(source.path) is None:
         raise CredentialsError(f"{source}: no such file")
+    if isinstance(source, InCluster) and not os.environ.get("KUBERNETES_SERVICE_HOST"):
+        raise CredentialsError(f"{source}: not running in a pod, and no kubeconfig was given")
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", str(_LOADER), *source.arguments()),
         stdin=subprocess.DEVNULL,
@@ -221,7 +223,7 @@ class CredentialKeeper:
         self._check_interval_s = check_interval_s
         self._subscribers: list[Callable[[Credentials], None]] = []
         self._renewing = asyncio.Lock()
-        self._last_forced_s = -_FORCED_INTERVAL_S
+        self._last_forced_s = -_LEAST_INTERVAL_S
         self._note()
 
     @classmethod
@@ -238,8 +240,9 @@ class CredentialKeeper:
         self._subscribers.append(changed)
 
     def unsubscribe(self, changed: Callable[[Credentials], None]) -> None:
-        """Undo `subscribe`."""
-        self._subscribers.remove(changed)
+        """Undo `subscribe`; doing so twice does no harm."""
+        if changed in self._subscribers:
+            self._subscribers.remove(changed)
 
     async def run(self) -> None:
         """Renew whenever it is due, until cancelled. A renewal that fails is logged and tried again."""
@@ -264,7 +267,7 @@ class CredentialKeeper:
             if self.generation != seen_generation:
                 return True
             now_s = self._clock.monotonic()
-            if now_s - self._last_forced_s < _FORCED_INTERVAL_S:
+            if now_s - self._last_forced_s < _LEAST_INTERVAL_S:
                 return False
             self._last_forced_s = now_s
             try:
@@ -281,8 +284,9 @@ class CredentialKeeper:
         self._stamps = {path: _stamp(path) for path in current.watched_files}
         self._renew_at: float | None = None
         if current.expires_at is not None:
-            life_s = current.expires_at - self._clock.wall_ns() / 1e9
-            self._renew_at = current.expires_at - min(_EXPIRY_MARGIN_S, max(life_s, 0.0) * _SHORT_LIFE_SHARE)
+            now = self._clock.wall_ns() / 1e9
+            margin_s = min(_EXPIRY_MARGIN_S, (current.expires_at - now) * _SHORT_LIFE_SHARE)
+            self._renew_at = max(current.expires_at - margin_s, now + _LEAST_INTERVAL_S)
 
     def _pause_s(self) -> float:
         if self._renew_at is None:

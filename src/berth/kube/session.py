@@ -34,8 +34,9 @@ _CONNECT_TIMEOUT_S = 10.0
 _KEEPALIVE_S = 60.0  # API servers close idle connections after 90 s; we must be first
 _MAX_CONNECTIONS = 128
 _STREAM_BUFFER_BYTES = 1 << 20
-_RETIRE_AFTER_S = 30.0  # how long requests on replaced connections may take to finish
-_FIRST_ERROR_STATUS = 400
+_STREAMS_RETIRE_AFTER_S = 30.0  # so long do streams stay on connections that were made with replaced credentials
+_RETIRE_AFTER_S = 60.0  # after that, so long do requests have to finish: none is allowed more
+_FIRST_ERROR_STATUS = 300  # an API server that redirects is none
 
 _NO_HEADERS: dict[str, str] = {}
 _PATCH_HEADERS = {kind: {"Content-Type": kind} for kind in (MERGE_PATCH, STRATEGIC_MERGE_PATCH)}
@@ -86,12 +87,11 @@ class Api(Protocol):
 class _Pool:
     """One aiohttp session made from one set of credentials, counted so that it can be retired."""
 
-    def __init__(self, credentials: Credentials, user_agent: str) -> None:
-        https = credentials.server.startswith("https:")
+    def __init__(self, server: str, credentials: Credentials, user_agent: str) -> None:
         connector = aiohttp.TCPConnector(
             limit=_MAX_CONNECTIONS,
             keepalive_timeout=_KEEPALIVE_S,
-            ssl=credentials.ssl_context() if https else False,
+            ssl=credentials.ssl_context() if server.startswith("https:") else True,
             socket_factory=_open_socket,
         )
         headers = {
@@ -109,6 +109,7 @@ class _Pool:
             auto_decompress=False,
             proxy=credentials.proxy or None,
         )
+        self.streams: set[aiohttp.ClientResponse] = set()
         self.options: dict[str, Any] = {"allow_redirects": False}
         if credentials.tls_server_name:
             self.options["server_hostname"] = credentials.tls_server_name
@@ -119,6 +120,16 @@ class _Pool:
             self.http.headers["Authorization"] = authorization
         else:
             self.http.headers.popall("Authorization", None)
+
+    def end_streams(self) -> None:
+        """End the open streams; whoever reads one gets an error. Closing the pool alone would leave them waiting."""
+        for answer in self.streams:
+            answer.close()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self.end_streams()
+        await self.http.close()
 
 
 class ApiSession:
@@ -147,7 +158,7 @@ class ApiSession:
         self._server_override = server.rstrip("/")
         self._base = self._server_override or keeper.current.server.rstrip("/")
         self._used = keeper.current
-        self._pool = _Pool(keeper.current, self._user_agent)
+        self._pool = _Pool(self._base, keeper.current, self._user_agent)
         self._retiring: set[asyncio.Task[None]] = set()
         keeper.subscribe(self._renewed)
 
@@ -168,7 +179,7 @@ class ApiSession:
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
-        await self._pool.http.close()
+        await self._pool.close()
 
     async def request(
         self,
@@ -238,20 +249,22 @@ class ApiSession:
             ApiError: the server refused the stream.
             TransportError: the stream could not be opened, or broke (raised by the iterator).
         """
-        generation = self._keeper.generation
+        generation, pool = self._keeper.generation, self._pool
         try:
-            answer = await self._open_stream(path, idle_timeout_s)
+            answer = await self._open_stream(pool, path, idle_timeout_s)
         except UnauthorizedError:
             if not await self._keeper.renew(generation):
                 raise
-            answer = await self._open_stream(path, idle_timeout_s)
+            pool = self._pool
+            answer = await self._open_stream(pool, path, idle_timeout_s)
+        pool.streams.add(answer)
         try:
             yield _chunks(answer, path)
         finally:
+            pool.streams.discard(answer)
             answer.close()
 
-    async def _open_stream(self, path: str, idle_timeout_s: float) -> aiohttp.ClientResponse:
-        pool = self._pool
+    async def _open_stream(self, pool: _Pool, path: str, idle_timeout_s: float) -> aiohttp.ClientResponse:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
         try:
             answer = await pool.http.request(
@@ -270,22 +283,26 @@ class ApiSession:
 
     def _renewed(self, credentials: Credentials) -> None:
         """Take over new credentials: a new token at once, new certificates on new connections."""
-        old, self._used = self._used, credentials
-        if old.same_connection(credentials):
+        if self._used.same_connection(credentials):
+            self._used = credentials
             self._pool.authorize(credentials.authorization)
             return
-        retired, self._pool = self._pool, _Pool(credentials, self._user_agent)
-        self._base = self._server_override or credentials.server.rstrip("/")
+        base = self._server_override or credentials.server.rstrip("/")
+        fresh = _Pool(base, credentials, self._user_agent)  # raises before anything has changed
+        retired, self._pool = self._pool, fresh
+        self._base, self._used = base, credentials
         task = asyncio.get_running_loop().create_task(self._retire(retired))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)
 
     async def _retire(self, pool: _Pool) -> None:
-        """Let requests on replaced connections finish, then close them, so that watches come back on new ones."""
+        """Make watches come back on new connections, and close the replaced ones when all requests have ended."""
         try:
+            await asyncio.sleep(_STREAMS_RETIRE_AFTER_S)
+            pool.end_streams()
             await asyncio.sleep(_RETIRE_AFTER_S)
         finally:
-            await pool.http.close()
+            await pool.close()
 
 
 def _timeout(total_s: float) -> aiohttp.ClientTimeout:
