@@ -1,0 +1,1 @@
+"""The commands: thin, each a module of its name."""

@@ -5,25 +5,21 @@ image.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Final
+
+# Each is a module of this folder with a function of its name, imported only when it is asked for: what the tools need
+# is no business of the scheduler's memory.
+_COMMANDS: Final = ("run", "sandbox", "demo")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that *arguments* (by default those of the process) name; returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = words.pop(0) if words and not words[0].startswith("-") else "run"
-    # Each command is imported only when it is asked for: the scheduler's memory is not the tools' business.
-    if command == "run":
-        from berth.cli.run import run
-
-        return run(words)
-    if command == "sandbox":
-        from berth.cli.sandbox import sandbox
-
-        return sandbox(words)
-    if command == "demo":
-        from berth.cli.demo import demo
-
-        return demo(words)
-    print(f"Error: unknown command {command!r}; there are: run, sandbox, demo", file=sys.stderr)
-    return 1
+    if command not in _COMMANDS:
+        print(f"Error: unknown command {command!r}; there are: {', '.join(_COMMANDS)}", file=sys.stderr)
+        return 1
+    entry: Callable[[Sequence[str]], int] = getattr(import_module(f"berth.cli.{command}"), command)
+    return entry(words)

@@ -8,6 +8,7 @@ from berth.cli.flags import EarlyExit, parse_flags
 from berth.kube.errors import KubeError
 from berth.runtime.app import StartError
 from berth.runtime.app import run as run_scheduler
+from berth.runtime.logs import configure
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -19,6 +20,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write(early.stderr)
         return early.code
     try:
+        configure(options)
         asyncio.run(run_scheduler(options))
     except (StartError, KubeError) as fault:
         print(f"Error: {fault}", file=sys.stderr)

@@ -5,6 +5,7 @@ Pure wiring, without I/O; the command and the tests build the same scheduler by 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from berth.api.meta import PodKey
 from berth.api.pod import Pod
@@ -23,6 +24,11 @@ from berth.queueing.observer import QueueObserver
 from berth.queueing.queue import SchedulingQueue
 from berth.queueing.settings import QueueProfile, QueueSettings
 from berth.scheduling.engine import Engine, EngineSettings
+from berth.scheduling.observer import CycleObserver
+
+
+class SchedulerObserver(QueueObserver, CycleObserver, Protocol):
+    """Hears of both the queue and the cycles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +40,7 @@ class Surroundings:
         clock: wall clock, in seconds.
         seed: settles ties between equally good nodes.
         binder: performs bindings; None where nothing is bound.
-        observer: hears what happens in the queue; None if nobody does.
+        observer: hears what happens in the queue and in the cycles; None if nobody does.
         on_activity: called when a pod becomes ready to be tried.
         max_in_unschedulable_s: how long a pod waits for an event before it is tried without one.
         registry: the plugins there are.
@@ -44,7 +50,7 @@ class Surroundings:
     clock: Callable[[], float]
     seed: int = 0
     binder: PodBinder | None = None
-    observer: QueueObserver | None = None
+    observer: SchedulerObserver | None = None
     on_activity: Callable[[], None] | None = None
     max_in_unschedulable_s: float = 300.0
     registry: Registry = field(default_factory=lambda: IN_TREE)
@@ -74,10 +80,11 @@ def build_engine(
         behaviours=features.behaviours,
         lister=around.lister,
         observer=around.observer,
+        stopwatch=around.observer.stopwatch if around.observer else None,
         on_activity=around.on_activity,
     )
     settings = EngineSettings(percentage_of_nodes_to_score=config.percentage_of_nodes_to_score, seed=around.seed)
-    return Engine(profiles, cluster, queue, features, around.lister, settings)
+    return Engine(profiles, cluster, queue, features, around.lister, settings, around.observer)
 
 
 def request_rules(features: Features) -> RequestRules:

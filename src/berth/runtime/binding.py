@@ -92,6 +92,10 @@ class BindingTasks:
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
+    async def finish(self) -> None:
+        """Wait until those that are under way now have come to their end."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
     async def cancel(self) -> None:
         """Stop them all, and wait until they have stopped."""
         tasks = list(self._tasks)

@@ -27,6 +27,7 @@ from berth.scheduling.diagnosis import (
     left_out,
 )
 from berth.scheduling.equivalence import EquivalenceClasses, Kept
+from berth.scheduling.observer import CycleObserver, NoCycleObserver, Steps
 from berth.scheduling.sampling import Sampler, num_feasible_nodes_to_find
 from berth.scheduling.scoring import Scored, Scoring
 from berth.scheduling.selection import select
@@ -83,6 +84,7 @@ class Algorithm:
         nominated: who was promised room where.
         percentage_of_nodes_to_score: how many nodes to look at; 0 for all.
         seed: settles ties.
+        observer: hears of the steps.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class Algorithm:
         nominated_nodes: Callable[[], Iterable[str]],
         percentage_of_nodes_to_score: int = 0,
         seed: int = 0,
+        observer: CycleObserver | None = None,
     ) -> None:
         self.profile = profile
         self._cluster, self._table = cluster, cluster.table
@@ -102,7 +105,10 @@ class Algorithm:
         self._percentage = percentage_of_nodes_to_score if own is None else own
         self._seed = seed
         self._classes = EquivalenceClasses(profile, self._table)
-        self._scoring = Scoring(profile, self._classes)
+        self.steps = Steps(profile.scheduler_name, observer or NoCycleObserver())
+        self._scoring = Scoring(profile, self._classes, self.steps)
+        self._pre_filter_names = tuple(plugin.name for plugin in profile.pre_filter)
+        self._filter_names = tuple(plugin.name for plugin in profile.filter)
         self._filters = placed_filters(profile)
         self._extensions = tuple(p for p in profile.pre_filter if isinstance(p, PreFilterExtensions))
         self._sampler = Sampler()
@@ -122,13 +128,19 @@ class Algorithm:
         num_all = len(self._table)
         if not num_all:
             return NoNodes()
+        steps = self.steps
+        start_s = steps.now()
         narrowed = run_pre_filter(self.profile, state, pod)
+        start_s = steps.ran("PreFilter", narrowed.status.code.label, start_s)
+        steps.evaluated("PreFilter", self._pre_filter_names, state.skip_filter)
         if narrowed.status.rejected:
             return fit_error_of_pre_filter(num_all, narrowed.status, narrowed.rejectors)
         if not narrowed.status.ok:
             raise CycleError(narrowed.status.message)
         search = self._search(state, pod, narrowed)
         rows = search.feasible
+        steps.ran("Filter", "Success" if len(rows) else "Unschedulable", start_s)
+        steps.evaluated("Filter", self._filter_names, state.skip_filter)
 
         def rejected() -> RejectedNodes:
             return self._rejected(search, narrowed)

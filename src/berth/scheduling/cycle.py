@@ -82,7 +82,10 @@ def _make_room(algorithm: Algorithm, state: CycleState, pod: PodInfo, fit_error:
     profile = algorithm.profile
     if not profile.post_filter:
         return Failure(unschedulable(fit_error.message), fit_error)
+    steps = algorithm.steps
+    start_s = steps.now()
     result = run_post_filter(profile, state, pod, algorithm.statuses(fit_error))
+    steps.ran("PostFilter", result.status.code.label, start_s)
     if result.status.code is Code.ERROR:
         _log.error("PostFilter of pod %s failed: %s", pod.key, result.status.message)
     fit_error = fit_error.with_post_filter_message(result.status.message)
@@ -98,11 +101,15 @@ def _place(
         cluster.assume(assumed, node_name)
     except CacheError as fault:
         return Failure(error(str(fault)))
+    steps = algorithm.steps
+    start_s = steps.now()
     status = run_reserve(profile, state, assumed, node_name)
+    start_s = steps.ran("Reserve", status.code.label, start_s)
     permit = PermitOutcome(status, {})
     if status.ok:
         permit = run_permit(profile, state, assumed, node_name)
         status = permit.status
+        steps.ran("Permit", status.code.label, start_s)
     if status.ok or status.code is Code.WAIT:
         return Placement(assumed, NodeName(node_name), state, permit)
     run_unreserve(profile, state, assumed, node_name)

@@ -28,6 +28,7 @@ from berth.queueing.queue import SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
 from berth.scheduling.instructions import Bind, Drop, Instruction, Report
+from berth.scheduling.observer import CycleObserver
 from berth.scheduling.waiting import WaitingPod, WaitingPods
 
 _log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class Engine:
         features: gates and behaviours of this version of Kubernetes.
         lister: a pod by its key as the API server last showed it; None if it does not.
         settings: how to decide.
+        observer: hears of the steps of each cycle.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Engine:
         features: Features,
         lister: Callable[[PodKey], Pod | None],
         settings: EngineSettings | None = None,
+        observer: CycleObserver | None = None,
     ) -> None:
         settings = settings or EngineSettings()
         self.cluster = cluster
@@ -85,6 +88,7 @@ class Engine:
                 nominated_nodes=queue.nominator.nodes,
                 percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score,
                 seed=settings.seed,
+                observer=observer,
             )
             for name, profile in profiles.items()
         }

@@ -19,6 +19,7 @@ from berth.framework.profile import Profile
 from berth.framework.run import fault_text, run_pre_score
 from berth.framework.status import PluginError
 from berth.scheduling.equivalence import EquivalenceClasses, Kept, take
+from berth.scheduling.observer import Steps
 from berth.scheduling.verdicts import FEASIBLE, CycleError
 
 
@@ -50,10 +51,13 @@ class Scoring:
     Args:
         profile: the plugins and their weights.
         classes: which raw scores are kept.
+        steps: hears when the plugins ran.
     """
 
-    def __init__(self, profile: Profile, classes: EquivalenceClasses) -> None:
-        self._profile = profile
+    def __init__(self, profile: Profile, classes: EquivalenceClasses, steps: Steps) -> None:
+        self._profile, self._steps = profile, steps
+        self._pre_score_names = tuple(plugin.name for plugin in profile.pre_score)
+        self._score_names = tuple(plugin.name for plugin in profile.score)
         self._scorers = tuple(
             _Scorer(
                 plugin,
@@ -79,9 +83,19 @@ class Scoring:
         Raises:
             CycleError: a plugin could not answer, or gave a score out of range.
         """
+        steps = self._steps
+        start_s = steps.now()
         status = run_pre_score(self._profile, state, pod, rows)
+        start_s = steps.ran("PreScore", status.code.label, start_s)
+        steps.evaluated("PreScore", self._pre_score_names, state.skip_score)
         if not status.ok:
             raise CycleError(status.message)
+        scored = self._scored(kept, state, pod, rows, by_plugin=by_plugin)
+        steps.ran("Score", "Success", start_s)
+        steps.evaluated("Score", self._score_names, state.skip_score)
+        return scored
+
+    def _scored(self, kept: Kept | None, state: CycleState, pod: PodInfo, rows: Rows, *, by_plugin: bool) -> Scored:
         scorers = [scorer for scorer in self._scorers if scorer.plugin.name not in state.skip_score]
         if kept is not None:
             _catch_up(kept, scorers, state, pod)
