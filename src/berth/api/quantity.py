@@ -23,6 +23,7 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 _NANO: Final = 10**9
 _MICRO: Final = 10**6
 _MAX_EXPONENT: Final = 400  # far beyond what an int64 holds; bounds the work that one text can cause
+_EXACT_DIGITS: Final = 18  # up to here the reference keeps digits and power of ten apart
 
 
 class QuantityError(ValueError):
@@ -38,13 +39,14 @@ class QuantityError(ValueError):
 
 
 def parse_quantity(text: str) -> Fraction:
-    """The exact amount that *text* stands for, rounded up to the next billionth and capped to 64 bits.
+    """The exact amount that *text* stands for, rounded up to the next billionth.
 
     Args:
         text: a quantity in any of the three notations (binary suffix, decimal suffix, exponent).
 
     Returns:
-        The amount; its absolute value is at most ``2**63 - 1``.
+        The amount.  One with a binary suffix, or with more than 18 digits, is capped to ``2**63 - 1``; one like
+        ``1e30`` is not, and does not fit 64 bits later on.
 
     Raises:
         QuantityError: the text is no quantity.
@@ -60,7 +62,8 @@ def parse_quantity(text: str) -> Fraction:
     nano = amount * _NANO
     if nano.denominator != 1:
         amount = Fraction(-(-nano.numerator // nano.denominator), _NANO)
-    amount = min(amount, Fraction(MAX_INT64))
+    if suffix in _BINARY or len(number.replace(".", "").lstrip("0")) > _EXACT_DIGITS:
+        amount = min(amount, Fraction(MAX_INT64))
     return -amount if sign == "-" else amount
 
 
@@ -84,13 +87,22 @@ def nano_value(text: str) -> int:
 
 
 def whole(nano: int) -> int:
-    """Whole units in *nano* billionths, rounded away from zero."""
-    return nano // _NANO if nano < 0 else -(-nano // _NANO)
+    """Whole units in *nano* billionths, rounded away from zero; 0 where they do not fit 64 bits."""
+    return _rounded(nano, _NANO)
 
 
 def milli(nano: int) -> int:
     """Thousandths in *nano* billionths, rounded away from zero; 0 where they do not fit 64 bits."""
-    amount = nano // _MICRO if nano < 0 else -(-nano // _MICRO)
+    return _rounded(nano, _MICRO)
+
+
+def wrapped(number: int) -> int:
+    """What 64 bits keep of *number*, as array arithmetic and the reference have it."""
+    return number if MIN_INT64 <= number <= MAX_INT64 else (number - MIN_INT64) % 2**64 + MIN_INT64
+
+
+def _rounded(nano: int, unit: int) -> int:
+    amount = nano // unit if nano < 0 else -(-nano // unit)
     return amount if MIN_INT64 <= amount <= MAX_INT64 else 0
 
 

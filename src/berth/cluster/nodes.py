@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from berth.api.meta import NodeName, PodUid
 from berth.api.node import Node, Taint
-from berth.api.quantity import nano_value
+from berth.api.quantity import nano_value, wrapped
 from berth.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amount, is_scalar
 from berth.cluster.changelog import ChangeLog, Mark
 from berth.cluster.columns import Amounts, CodedColumn, Mask, Rows, grown
@@ -268,9 +268,9 @@ class NodeTable:
         for name, many in taken.items():
             index = self._index_for(name)
             if index is not None:
-                self.requested[index, row] += sign * many
-        self.non_zero[0, row] += sign * non_zero[0]
-        self.non_zero[1, row] += sign * non_zero[1]
+                self.requested[index, row] = wrapped(self.requested.item(index, row) + sign * many)
+        for index, many in enumerate(non_zero):
+            self.non_zero[index, row] = wrapped(self.non_zero.item(index, row) + sign * many)
         self.pod_count[row] += sign
         self._log.touch(row)
 

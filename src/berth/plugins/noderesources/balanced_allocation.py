@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.api.quantity import QuantityError
+from berth.api.quantity import QuantityError, wrapped
 from berth.api.requests import RequestRules, amount, pod_requests
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
@@ -24,7 +24,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Scope, Scores
 from berth.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from berth.framework.status import SKIP, SUCCESS, PluginError, Status
-from berth.plugins.noderesources.scoring import FEW, Ask, Grid, ask_of, figures, node_figures, weighted, wrapped
+from berth.plugins.noderesources.scoring import FEW, Ask, Grid, ask_of, figures, node_figures, weighted
 from berth.plugins.noderesources.strategies import quotient, quotients
 
 _ASK: Final = StateKey[Ask]("PreScoreNodeResourcesBalancedAllocation")

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from berth.api.quantity import QuantityError
+from berth.api.quantity import QuantityError, wrapped
 from berth.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_scalar
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
@@ -26,7 +26,7 @@ from berth.framework.interface import PreFilterResult, Rejections, Scope, Scores
 from berth.framework.plugin_args import NodeResourcesFitArgs
 from berth.framework.status import SUCCESS, PluginError, Status
 from berth.plugins.noderesources.fit_hints import FitHints
-from berth.plugins.noderesources.scoring import FEW, Ask, ask_of, figures, node_figures, weighted, wrapped
+from berth.plugins.noderesources.scoring import FEW, Ask, ask_of, figures, node_figures, weighted
 from berth.plugins.noderesources.shortages import NOTHING, Shortages
 from berth.plugins.noderesources.strategies import make_strategy
 

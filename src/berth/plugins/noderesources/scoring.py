@@ -23,7 +23,6 @@ FEW: Final = 4  # rows up to which plain numbers beat arrays
 
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _USUAL: Final = (CPU, MEMORY)  # the first rows of the table's columns, and the only ones of its `non_zero`
-_SIGN_BIT: Final = 1 << 63
 
 Grid = NDArray[np.int64]  # shape (k, n): k resources, n nodes
 
@@ -118,8 +117,3 @@ def node_figures(table: NodeTable, ask: Ask, row: int, *, non_zero: bool) -> Nod
         counts_defaults = non_zero and name in _USUAL
         taken.append((table.non_zero if counts_defaults else table.requested).item(index, row))
     return NodeFigures(offered, taken)
-
-
-def wrapped(number: int) -> int:
-    """What is left of *number* in 64 bits, as array arithmetic would have it."""
-    return number if -_SIGN_BIT <= number < _SIGN_BIT else (number + _SIGN_BIT) % (2 * _SIGN_BIT) - _SIGN_BIT

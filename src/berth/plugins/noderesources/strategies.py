@@ -13,9 +13,10 @@ from typing import Final, Protocol
 
 import numpy as np
 
+from berth.api.quantity import wrapped
 from berth.framework.interface import MAX_NODE_SCORE, Scores
 from berth.framework.plugin_args import ScoringStrategy, UtilizationShapePoint
-from berth.plugins.noderesources.scoring import Grid, wrapped
+from berth.plugins.noderesources.scoring import Grid
 
 LEAST_ALLOCATED: Final = "LeastAllocated"
 MOST_ALLOCATED: Final = "MostAllocated"
