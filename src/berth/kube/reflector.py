@@ -145,7 +145,7 @@ class _Page(msgspec.Struct, Generic[AnyT]):
     items: list[AnyT]
 
 
-class _Event(msgspec.Struct, Generic[AnyT]):
+class _Event(msgspec.Struct, Generic[AnyT], gc=False):
     type: str
     object: AnyT
 

@@ -8,6 +8,7 @@ costs one POST each, so headers live on the session, URLs are passed ready-made,
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import socket
 import sys
@@ -18,7 +19,8 @@ import aiohttp
 from yarl import URL
 
 from berth import __version__
-from berth.kube.errors import TransportError, UnauthorizedError, error_from_response
+from berth.kube.errors import CredentialsError, TransportError, UnauthorizedError, error_from_response
+from berth.kube.proxy import proxy_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -61,6 +63,12 @@ def _open_socket(address: Any) -> socket.socket:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 45_000)
     return sock
+
+
+def _usable_proxy(proxy: str) -> str | None:
+    if proxy and not proxy.startswith(("http://", "https://")):
+        raise CredentialsError(f"proxy {proxy}: want an HTTP proxy, others are not supported")
+    return proxy or None
 
 
 class Api(Protocol):
@@ -107,7 +115,7 @@ class _Pool:
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            proxy=credentials.proxy or None,
+            proxy=_usable_proxy(credentials.proxy or proxy_for(server, os.environ)),
         )
         self.streams: set[aiohttp.ClientResponse] = set()
         self.options: dict[str, Any] = {"allow_redirects": False}
