@@ -160,7 +160,7 @@ def build_profile(
         scheduler_name=scheduler_name,
         percentage_of_nodes_to_score=percentage_of_nodes_to_score,
         plugins=plugins,
-        weights=_weights(present, at["score"]),
+        weights=_weights(present, plugins, at["score"]),
         normalizers={p.name: p for p in at["score"] if isinstance(p, ScoreNormalizer)},
         absent=absent,
         queue_sort=cast("QueueSortPlugin", at["queueSort"][0]),
@@ -252,16 +252,19 @@ def _check_single_ones(scheduler_name: str, at: Mapping[str, tuple[Plugin, ...]]
         raise ProfileError(f'at least one bind plugin is needed for profile with scheduler name "{scheduler_name}"')
 
 
-def _weights(sets: Mapping[str, _Set], scorers: tuple[Plugin, ...]) -> dict[str, int]:
-    names = {plugin.name for plugin in scorers}
+def _weights(sets: Mapping[str, _Set], plugins: Mapping[str, Plugin], scorers: tuple[Plugin, ...]) -> dict[str, int]:
+    """Score plugin -> weight; plugins that are disabled at Score count towards the limit, as in the reference."""
     weights: dict[str, int] = {}
     total = 0
     for point in ("score", MULTI_POINT):
         for ref in sets[point].enabled if point in sets else ():
-            if ref.name in weights or ref.name not in names:
+            if ref.name in weights or not isinstance(plugins[ref.name], ScorePlugin):
                 continue
             weights[ref.name] = ref.weight or 1
             if weights[ref.name] * MAX_SCORE > MAX_TOTAL_SCORE - total:
                 raise ProfileError("score plugins: total score of Score plugins could overflow")
             total += weights[ref.name] * MAX_SCORE
+    for plugin in scorers:
+        if plugin.name not in weights:
+            raise ProfileError(f'score plugin "{plugin.name}" is not configured with weight')
     return weights
