@@ -208,6 +208,17 @@ def test_how_often_is_tried_after(script: list[object], tries: int, failed: int)
 
 
 @in_virtual_time
+async def test_nothing_is_left_behind_when_recording_ends() -> None:
+    api = ScriptedApi(answers(LOST))
+    async with recording(api) as recorder:
+        fail_scheduling(recorder)
+        await asyncio.sleep(1)
+        assert len(recorder._retries) == 1
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@in_virtual_time
 async def test_a_server_that_wants_a_longer_rest_gets_it() -> None:
     api = ScriptedApi(answers(TooManyRequestsError(429, retry_after_s=60), {}), takes_s=0)
     async with recording(api) as recorder:

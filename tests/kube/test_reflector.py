@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from tests.kube.builders import SkippedTime, Story, Thing, a_bookmark, a_line, a_list, a_thing, until
 from tests.kube.fake_server import Answer, FakeServer, keeper_for, status_answer, status_body
@@ -46,12 +47,12 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(*answers: Answer, page_limit: int = 500, field_selector: str = "") -> AsyncIterator[Scene]:
+async def scene(*answers: Answer, page_limit: int = 500, **options: Any) -> AsyncIterator[Scene]:
     """Run a reflector against these answers, in this order."""
     server, story, time = FakeServer(), Story(), SkippedTime()
     server.on("GET", PATH, *answers)
     async with server.running(), ApiSession(keeper_for(server.url)) as session:
-        resource = Resource(path=PATH, kind=Thing, field_selector=field_selector)
+        resource = Resource(path=PATH, kind=Thing, **options)
         reflector = Reflector(session, resource, [story], clock=time.clock, page_limit=page_limit)
         it = Scene(server, reflector, story, time)
         reflector._on_malformed = lambda raw, _: it.malformed.append(raw)
@@ -100,6 +101,17 @@ async def test_watch_events_become_adds_updates_and_deletes() -> None:
         await until(lambda: len(it.told) == 4)
         assert it.told[1:] == [("add", "b", "2", False), ("update", "a", "1", "3"), ("delete", "b", "4", False)]
         assert it.names() == {"a": "3"}
+
+
+async def test_objects_are_transformed_before_anybody_sees_them() -> None:
+    def double(thing: Thing) -> Thing:
+        return msgspec.structs.replace(thing, size=thing.size * 2)
+
+    line = a_line("ADDED", a_thing("b", version=2, size=5))
+    listed = Answer(body=a_list(a_thing("a", size=1)))
+    async with scene(listed, Answer(chunks=[line], stay=True), transform=double) as it:
+        await until(lambda: len(it.told) == 2)
+        assert sorted(thing.size for thing in it.reflector.store.values()) == [2, 10]
 
 
 async def test_a_cut_watch_resumes_from_the_last_event_without_a_list() -> None:

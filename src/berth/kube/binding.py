@@ -40,7 +40,7 @@ class BindResult(enum.Enum):
     BOUND = "bound"  # the pod runs on our node: go on to PostBind
     CONFLICT = "conflict"  # the pod has another node, or the name belongs to another pod: forget ours
     GONE = "gone"  # there is no such pod any more: forget it
-    FAILED = "failed"  # certainly not bound by us: requeue with the error
+    FAILED = "failed"  # refused, or not bound when it was last read: requeue with the error
 
 
 @dataclass(frozen=True, slots=True)

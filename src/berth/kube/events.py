@@ -250,12 +250,16 @@ class EventRecorder:
         self._put(_Job(event))
 
     async def run(self) -> None:
-        """Post events until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(self._workers):
-                tasks.create_task(self._work())
-            tasks.create_task(self._sweep(_RESEND_S, self._resend_series))
-            tasks.create_task(self._sweep(_FINISH_S, self._finish_idle))
+        """Post events until cancelled; what then waits for another try is given up."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(self._workers):
+                    tasks.create_task(self._work())
+                tasks.create_task(self._sweep(_RESEND_S, self._resend_series))
+                tasks.create_task(self._sweep(_FINISH_S, self._finish_idle))
+        finally:
+            for retry in self._retries:
+                retry.cancel()
 
     async def drain(self) -> None:
         """Wait until everything that is queued now has been tried once; `run` has to be running."""

@@ -103,12 +103,15 @@ class Resource(Generic[T]):
         kind: the msgspec type of one object.
         field_selector: as the API takes it, such as `status.phase!=Succeeded`.
         label_selector: the same for labels.
+        transform: applied to every object before it is stored and delivered, to strip it or to share parts of it with
+            other objects; it keeps the identity.
     """
 
     path: str
     kind: type[T]
     field_selector: str = ""
     label_selector: str = ""
+    transform: Callable[[T], T] | None = None
 
     def list_path(self, limit: int, token: str) -> str:
         """Path and query of one page; *limit* 0 asks for everything at once."""
@@ -202,6 +205,7 @@ class Reflector(Generic[T]):
         self.store: dict[Key, T] = {}
         self._session = session
         self._resource = resource
+        self._transform = resource.transform
         self._handlers = handlers
         self._clock = clock
         self._on_malformed = on_malformed or self._log_malformed
@@ -374,6 +378,8 @@ class Reflector(Generic[T]):
 
     def _take(self, obj: T) -> None:
         """Put *obj* into the store and tell the handlers what that changed."""
+        if self._transform is not None:
+            obj = self._transform(obj)
         meta = obj.metadata
         key = (meta.namespace, meta.name)
         old = self.store.get(key)
