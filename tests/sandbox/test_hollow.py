@@ -89,8 +89,8 @@ async def test_a_bound_pod_runs_and_a_deleted_one_goes(api: Client, access: Acce
         assert status["containerStatuses"][0]["ready"] is True
         marked = await api.delete(f"{PODS}/web")
         assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
-        events = await watch.take(2)
-        assert [kind for kind, _ in events] == ["MODIFIED", "DELETED"]
+        events = await watch.take(3)
+        assert [kind for kind, _ in events] == ["MODIFIED", "MODIFIED", "DELETED"]
     with pytest.raises(Refused, match="not found"):
         await api.get(f"{PODS}/web")
 

@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 from berth.api.quantity import QuantityError
 from berth.sandbox import errors
 from berth.sandbox.amounts import with_canonical_amounts
+from berth.sandbox.event_forms import event_faults
 from berth.sandbox.kind_defaults import COMPLETE, FAULTS, change_faults
 from berth.sandbox.objects import items, section
-from berth.sandbox.pod_defaults import complete_pod, complete_spec, first_status
+from berth.sandbox.pod_defaults import (
+    complete_pod_spec,
+    complete_spec,
+    first_status,
+    merge_label_keys,
+    with_full_conditions,
+)
 from berth.sandbox.pod_rules import pod_change_faults, pod_faults
 from berth.sandbox.rules import metadata_faults
 
@@ -76,6 +83,8 @@ class DefaultAdmission:
             ApiError: 422.
         """
         new = _canonical(resource, new)
+        if resource.kind in ("Pod", "Node"):
+            new = with_full_conditions(resource.kind, old, new)
         if subresource:
             return new
         name = old["metadata"]["name"]
@@ -92,7 +101,7 @@ class DefaultAdmission:
 
     def _completed(self, resource: Resource, old: JsonObject, new: JsonObject) -> JsonObject:
         """*new* with defaults where the writer left them out; parts shared with *old* stay shared."""
-        if all(new.get(field) is old.get(field) for field in new if field not in ("metadata", "status")):
+        if all(new.get(field) is old.get(field) for field in {*new, *old} - {"metadata", "status"}):
             return new
         own: JsonObject = {field: _own(value) for field, value in new.items()}
         if resource.kind == "Pod":
@@ -101,6 +110,7 @@ class DefaultAdmission:
                 if field not in spec and field in kept:
                     spec[field] = kept[field]
             complete_spec(spec)
+            complete_pod_spec(spec)
         elif (complete := COMPLETE.get(resource.kind)) is not None:
             complete(own)
         return own
@@ -120,9 +130,9 @@ class DefaultAdmission:
     def _complete_new_pod(self, pod: JsonObject) -> None:
         spec = pod.setdefault("spec", {})
         self._set_overhead(spec)
-        spec.setdefault("serviceAccountName", spec.get("serviceAccount", "default"))
         complete_spec(spec)
-        complete_pod(pod)
+        complete_pod_spec(spec)
+        merge_label_keys(pod)
         if items(spec, "containers"):
             pod["status"] = first_status(pod, self._now())
 
@@ -205,6 +215,8 @@ def _canonical(resource: Resource, obj: JsonObject) -> JsonObject:
 def _faults(resource: Resource, obj: JsonObject) -> list[errors.FieldError]:
     if resource.kind == "Pod":
         return pod_faults(obj["spec"])
+    if resource.kind == "Event":
+        return event_faults(obj, strict=bool(resource.group))
     faults = FAULTS.get(resource.kind)
     return faults(obj) if faults is not None else []
 

@@ -11,7 +11,6 @@ from berth.sandbox.resources import Resource, ResourceTable
 
 _ALL = ("all",)
 _STATUS = ("status",)
-_SCALED = ("scale", "status")
 
 _CORE = (
     Resource(kind="Binding", plural="bindings", verbs=("create",)),
@@ -20,7 +19,7 @@ _CORE = (
         plural="pods",
         short_names=("po",),
         categories=_ALL,
-        subresources=("binding", "ephemeralcontainers", "eviction", "resize", "status"),
+        subresources=("binding", "eviction", "resize", "status"),
         generation=True,
         returns_deleted=True,
         graceful=True,
@@ -76,7 +75,7 @@ _CORE = (
         plural="replicationcontrollers",
         short_names=("rc",),
         categories=_ALL,
-        subresources=_SCALED,
+        subresources=_STATUS,
         generation=True,
     ),
     Resource(
@@ -91,14 +90,14 @@ _CORE = (
 )
 
 
-def _workload(kind: str, plural: str, short: str, subresources: tuple[str, ...] = _SCALED) -> Resource:
+def _workload(kind: str, plural: str, short: str) -> Resource:
     return Resource(
         group="apps",
         kind=kind,
         plural=plural,
         short_names=(short,),
         categories=_ALL,
-        subresources=subresources,
+        subresources=_STATUS,
         generation=True,
     )
 
@@ -107,7 +106,7 @@ _APPS = (
     _workload("Deployment", "deployments", "deploy"),
     _workload("ReplicaSet", "replicasets", "rs"),
     _workload("StatefulSet", "statefulsets", "sts"),
-    _workload("DaemonSet", "daemonsets", "ds", _STATUS),
+    _workload("DaemonSet", "daemonsets", "ds"),
     Resource(
         group="batch",
         kind="Job",

@@ -7,6 +7,7 @@ module of the sandbox; turned into a response by `server`.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -87,12 +88,8 @@ class FieldError:
 
 
 def quote(value: Any) -> str:
-    """A value as Go prints it inside a field error: text quoted, the rest as JSON would show it."""
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+    """A value as it is shown inside a field error: as JSON."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def required(field: str, detail: str = "") -> FieldError:
@@ -111,9 +108,10 @@ def unsupported(field: str, value: Any, allowed: Sequence[str]) -> FieldError:
     return FieldError("FieldValueNotSupported", field, f"Unsupported value: {quote(value)}: supported values: {words}")
 
 
-def duplicate(field: str, value: Any) -> FieldError:
+def duplicate(field: str, value: Any, detail: str = "") -> FieldError:
     """A value that has to be unique in its list and is not."""
-    return FieldError("FieldValueDuplicate", field, f"Duplicate value: {quote(value)}")
+    text = f"Duplicate value: {quote(value)}"
+    return FieldError("FieldValueDuplicate", field, f"{text}: {detail}" if detail else text)
 
 
 def forbidden_field(field: str, detail: str) -> FieldError:
@@ -134,18 +132,27 @@ def not_found(resource: Resource, name: str) -> ApiError:
     return ApiError(404, "NotFound", f'{resource.qualified} "{name}" not found', _details(resource, name))
 
 
-def already_exists(resource: Resource, name: str) -> ApiError:
-    """409: the name is taken."""
+def already_exists(resource: Resource, name: str, *, leaving: bool = False) -> ApiError:
+    """409: the name is taken, if only by an object that is being deleted."""
     message = f'{resource.qualified} "{name}" already exists'
+    message = f"object is being deleted: {message}" if leaving else message
     return ApiError(409, "AlreadyExists", message, _details(resource, name))
 
 
-def conflict(resource: Resource, name: str, why: str, *, subresource: str = "") -> ApiError:
-    """409: the object changed, or is in a state that forbids the operation."""
-    plural = f"{resource.plural}/{subresource}" if subresource else resource.plural
-    qualified = f"{plural}.{resource.group}" if resource.group else plural
+def conflict(resource: Resource, name: str, why: str, *, subresource: str = "", named: str = "") -> ApiError:
+    """409: the object changed, or is in a state that forbids the operation.
+
+    Args:
+        resource: of which kind.
+        name: of the object.
+        why: the reason.
+        subresource: where the operation was on one.
+        named: what to call the resource instead of its plural.
+    """
+    called = named or (f"{resource.plural}/{subresource}" if subresource else resource.plural)
+    qualified = f"{called}.{resource.group}" if resource.group else called
     message = f'Operation cannot be fulfilled on {qualified} "{name}": {why}'
-    return ApiError(409, "Conflict", message, _details(resource, name, plural))
+    return ApiError(409, "Conflict", message, _details(resource, name, called))
 
 
 def stale(resource: Resource, name: str) -> ApiError:
@@ -154,20 +161,26 @@ def stale(resource: Resource, name: str) -> ApiError:
     return conflict(resource, name, why)
 
 
-def invalid(
-    resource: Resource, name: str, faults: Sequence[FieldError], *, kind: str = "", group: str = ""
-) -> ApiError:
-    """422: the object breaks rules; all faults are listed."""
-    kind = kind or resource.kind
-    group = group or resource.group
-    qualified = f"{kind}.{group}" if group else kind
+def invalid(resource: Resource, name: str, faults: Sequence[FieldError], *, named: str = "") -> ApiError:
+    """422: the object breaks rules; all faults are listed.
+
+    Args:
+        resource: of which kind.
+        name: of the object.
+        faults: at least one.
+        named: what to call the resource instead of its kind.
+    """
+    kind = named or resource.kind
+    qualified = f"{kind}.{resource.group}" if resource.group else kind
     text = str(faults[0]) if len(faults) == 1 else "[" + ", ".join(map(str, faults)) + "]"
-    details: JsonObject = {"name": name} if name else {}
-    if group:
-        details["group"] = group
-    details["kind"] = kind
+    details = _details(resource, name, kind)
     details["causes"] = [fault.cause() for fault in faults]
     return ApiError(422, "Invalid", f'{qualified} "{name}" is invalid: {text}', details)
+
+
+def unprocessable() -> ApiError:
+    """422: a patch that does not fit the object; kube-apiserver does not tell why either."""
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def bad_request(message: str) -> ApiError:
@@ -197,11 +210,17 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", message, {})
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+def unsupported_media_type() -> ApiError:
     """415: the body is in a form that is not understood here."""
-    words = ", ".join(accepted)
-    message = f"the body of the request was in an unknown format - accepted media types include: {words}"
-    return ApiError(415, "UnsupportedMediaType", message)
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
+def initial_events_need_match() -> ApiError:
+    """422: `sendInitialEvents` without the `resourceVersionMatch` that it requires."""
+    detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+    fault = forbidden_field("resourceVersionMatch", detail)
+    details: JsonObject = {"group": "meta.k8s.io", "kind": "ListOptions", "causes": [fault.cause()]}
+    return ApiError(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {fault}', details)
 
 
 def too_large_version(asked: int, current: int) -> ApiError:

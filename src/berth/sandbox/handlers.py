@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from berth.sandbox import errors, patches
+from berth.sandbox import errors, patches, tables
 from berth.sandbox.objects import section, without, without_nulls
 from berth.sandbox.registry import DeleteOptions, Preconditions, Registry
 from berth.sandbox.selectors import matcher
@@ -88,14 +88,28 @@ class Verbs:
         self._lists: OrderedDict[tuple[str, str, int], list[Entry]] = OrderedDict()
 
     def get(self, call: Call) -> Answer:
-        """One object."""
-        entry = self.registry.get(call.route.resource, call.key)
-        return Answer(200, encode_entry(call.route.resource, entry))
+        """One object, in the form that was asked for."""
+        resource = call.route.resource
+        entry = self.registry.get(resource, call.key)
+        form = tables.form_of(call.accept)
+        if form == "table":
+            return Answer(200, encode(self._tables(call).table({"resourceVersion": str(entry.version)}, [entry])))
+        if form == "metadata":
+            return Answer(200, encode(tables.partial(entry.obj)))
+        return Answer(200, encode_entry(resource, entry))
 
     def list_(self, call: Call) -> Answer:
         """Objects of one kind, all or a page of them."""
         page = self.select(call)
+        form = tables.form_of(call.accept)
+        if form == "table":
+            return Answer(200, encode(self._tables(call).table(page.metadata(), page.entries)))
+        if form == "metadata":
+            return Answer(200, encode(tables.partial_list(page.metadata(), page.entries)))
         return Answer(200, encode_list(call.route.resource, page))
+
+    def _tables(self, call: Call) -> tables.Tables:
+        return tables.Tables(call.route.resource, call.query.get("includeObject", ""), self.registry.clock)
 
     def select(self, call: Call) -> Page:
         """The objects that a list request means.
@@ -129,7 +143,7 @@ class Verbs:
                     "You can start a new list without the continue parameter."
                 )
             return start, version, kept
-        asked = number(call.query, "resourceVersion")
+        asked = version_number(call.query)
         if asked > store.version:
             raise errors.too_large_version(asked, store.version)
         return None, store.version, store.collection(route.resource).entries(route.namespace or None)
@@ -144,7 +158,7 @@ class Verbs:
     def create(self, call: Call) -> Answer:
         """A new object."""
         resource = call.route.resource
-        obj = self._body_object(call)
+        obj = self.body_object(call)
         namespace = _namespace_of(call.route, obj)
         entry = self.registry.create(resource, namespace, _stored(resource, obj), dry_run=call.dry_run)
         return Answer(201, encode_entry(resource, entry))
@@ -152,7 +166,7 @@ class Verbs:
     def update(self, call: Call) -> Answer:
         """An object written as a whole."""
         route = call.route
-        obj = self._body_object(call)
+        obj = self.body_object(call)
         metadata = {**section(obj, "metadata")}
         _check_name(metadata, route.name)
         namespace = _namespace_of(route, obj)
@@ -215,23 +229,19 @@ class Verbs:
             self.registry.delete(call.route.resource, _key(entry), options)
         return Answer(200, encode_list(call.route.resource, page))
 
-    def _body_object(self, call: Call) -> JsonObject:
+    def body_object(self, call: Call) -> JsonObject:
+        """The object in a request body, if it is of the resource's kind; without `kind` and `apiVersion`.
+
+        Raises:
+            ApiError: 400, 415.
+        """
         if call.content_type not in _JSON_TYPES:
-            raise errors.unsupported_media_type(("application/json",))
+            raise errors.unsupported_media_type()
         obj = decode_object(call.body)
         resource = call.route.resource
         kind, api_version = obj.pop("kind", resource.kind), obj.pop("apiVersion", resource.api_version)
-        if api_version != resource.api_version:
-            raise errors.bad_request(
-                f"the API version in the data ({api_version}) does not match the expected API version "
-                f"({resource.api_version})"
-            )
-        if kind != resource.kind:
-            given, expected = _type_text(resource, kind), _type_text(resource, resource.kind)
-            raise errors.bad_request(
-                f'{kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-                f"converting ({given}) to ({expected}): unknown conversion"
-            )
+        if (api_version, kind) != (resource.api_version, resource.kind):
+            raise errors.bad_request(_mistyped(resource, api_version, kind))
         return obj
 
 
@@ -244,21 +254,25 @@ class Page:
     token: str
     remaining: int
 
+    def metadata(self) -> JsonObject:
+        """The page as `metav1.ListMeta`."""
+        metadata: JsonObject = {"resourceVersion": str(self.version)}
+        if self.token:
+            metadata["continue"] = self.token
+        if self.remaining:
+            metadata["remainingItemCount"] = self.remaining
+        return metadata
+
 
 def encode_list(resource: Resource, page: Page) -> bytes:
     """A list object; the items are glued from the bytes they are kept in."""
-    metadata: JsonObject = {"resourceVersion": str(page.version)}
-    if page.token:
-        metadata["continue"] = page.token
-    if page.remaining:
-        metadata["remainingItemCount"] = page.remaining
     if resource.typed_items:
         items = [encode_entry(resource, entry) for entry in page.entries]
     elif resource.from_stored is None:
         items = [entry.raw for entry in page.entries]
     else:
         items = [encode(resource.from_stored(entry.obj)) for entry in page.entries]
-    head = encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": metadata})
+    head = encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": page.metadata()})
     return b'%b,"items":[%b]}' % (head[:-1], b",".join(items))
 
 
@@ -282,8 +296,21 @@ def number(query: dict[str, str], name: str) -> int:
     if not text:
         return 0
     if not text.isdecimal():
-        raise errors.bad_request(f"Invalid value: {text!r}: {name} must be a non-negative integer")
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
     return int(text)
+
+
+def version_number(query: dict[str, str]) -> int:
+    """The resource version of the query; 0 if it is missing.
+
+    Raises:
+        ApiError: it is no number; 500, as in kube-apiserver.
+    """
+    text = query.get("resourceVersion", "")
+    if text and not text.isdecimal():
+        message = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise errors.ApiError(500, "", message)
+    return int(text or 0)
 
 
 def delete_options(call: Call) -> DeleteOptions:
@@ -310,9 +337,14 @@ def _stored(resource: Resource, obj: JsonObject) -> JsonObject:
     return obj if resource.to_stored is None else resource.to_stored(obj)
 
 
-def _type_text(resource: Resource, kind: str) -> str:
-    prefix = f"{resource.group}/{resource.version}" if resource.group else f"/{resource.version}"
-    return f"{prefix}, Kind={kind}"
+def _mistyped(resource: Resource, api_version: str, kind: str) -> str:
+    """Why an object of another kind or version is refused, in the words of the typed decoder."""
+    handled = f'{kind} in version "{api_version}" cannot be handled as a {resource.kind}'
+    if api_version != resource.api_version:
+        scheme = f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
+        return f"{handled}: {scheme}"
+    package = resource.group.partition(".")[0] or "core"
+    return f"{handled}: converting ({resource.version}.{kind}) to ({package}.{resource.kind}): unknown conversion"
 
 
 def _check_name(metadata: JsonObject, name: str) -> None:
@@ -346,4 +378,4 @@ def _read_token(token: str) -> tuple[int, Key]:
         namespace, name = content["start"]
         return int(content["rv"]), (str(namespace), str(name))
     except (ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
-        raise errors.bad_request(f"continue key is not valid: {error}") from error
+        raise errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from berth.sandbox import errors
 from berth.sandbox.errors import FieldError, invalid_value, required
+from berth.sandbox.event_forms import complete_event
 from berth.sandbox.objects import items, section
 from berth.sandbox.pod_defaults import complete_spec
 from berth.sandbox.pod_rules import pod_faults
@@ -24,6 +25,23 @@ JsonObject = dict[str, Any]
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MAX_USER_PRIORITY: Final = 1_000_000_000
+_NODE_INFO: Final = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+# What the typed encoder writes of a node about which nothing is known.
+EMPTY_NODE_STATUS: Final[JsonObject] = {
+    "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+    "nodeInfo": dict.fromkeys(_NODE_INFO, ""),
+}
 _MAX_SURGE: Final = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
 
@@ -41,13 +59,19 @@ def _complete_node(obj: JsonObject) -> None:
     status = obj.setdefault("status", {})
     if "capacity" in status and not status.get("allocatable"):
         status["allocatable"] = status["capacity"]
+    for name, value in EMPTY_NODE_STATUS.items():
+        status[name] = {**value, **section(status, name)}
 
 
 def _complete_volume(obj: JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     spec.setdefault("volumeMode", "Filesystem")
-    obj.setdefault("status", {}).setdefault("phase", "Pending")
+    if path := section(spec, "hostPath"):
+        path.setdefault("type", "")
+    status = obj.setdefault("status", {})
+    status.setdefault("phase", "Pending")
+    status.setdefault("lastPhaseTransitionTime", obj["metadata"].get("creationTimestamp"))
 
 
 def _complete_claim(obj: JsonObject) -> None:
@@ -89,9 +113,16 @@ def _complete_driver(obj: JsonObject) -> None:
         ("storageCapacity", False),
         ("requiresRepublish", False),
         ("seLinuxMount", False),
+        ("preventPodSchedulingIfMissing", False),
         ("volumeLifecycleModes", ["Persistent"]),
     ):
         spec.setdefault(field, value)
+
+
+def _complete_csi_node(obj: JsonObject) -> None:
+    for driver in items(obj.setdefault("spec", {}), "drivers"):
+        driver.setdefault("topologyKeys", None)
+    obj.setdefault("status", {})
 
 
 def _complete_device_class(obj: JsonObject) -> None:
@@ -185,12 +216,13 @@ def _complete_budget(obj: JsonObject) -> None:
 
 
 def _complete_pod_group(obj: JsonObject) -> None:
-    obj.setdefault("spec", {})
+    obj.setdefault("spec", {}).setdefault("disruptionMode", {"single": {}})
     obj.setdefault("status", {})
 
 
 COMPLETE: Final[dict[str, Callable[[JsonObject], None]]] = {
     "Namespace": _complete_namespace,
+    "Event": complete_event,
     "Node": _complete_node,
     "PersistentVolume": _complete_volume,
     "PersistentVolumeClaim": _complete_claim,
@@ -199,6 +231,7 @@ COMPLETE: Final[dict[str, Callable[[JsonObject], None]]] = {
     "PriorityClass": _complete_priority_class,
     "StorageClass": _complete_storage_class,
     "CSIDriver": _complete_driver,
+    "CSINode": _complete_csi_node,
     "DeviceClass": _complete_device_class,
     "ResourceClaim": _complete_resource_claim,
     "ResourceClaimTemplate": _complete_claim_template,
@@ -218,7 +251,7 @@ def _node_faults(obj: JsonObject) -> list[FieldError]:
     faults = []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(items(section(obj, "spec"), "taints")):
-        place = f"spec.taints[{index}]"
+        place = f"metadata.taints[{index}]"
         key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
         faults += [invalid_value(f"{place}.key", key, text) for text in qualified_name_faults(key)]
         faults += [invalid_value(f"{place}.value", value, text) for text in label_value_faults(value)]
@@ -227,7 +260,8 @@ def _node_faults(obj: JsonObject) -> list[FieldError]:
         elif effect not in _EFFECTS:
             faults.append(errors.unsupported(f"{place}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
-            faults.append(errors.duplicate(place, f"taints must be unique by key and effect pair: {key}:{effect}"))
+            shown = {"Key": key, "Value": value, "Effect": effect, "TimeAdded": taint.get("timeAdded")}
+            faults.append(errors.duplicate(place, shown, "taints must be unique by key and effect pair"))
         seen.add((key, effect))
     status = section(obj, "status")
     for field in ("capacity", "allocatable"):
@@ -311,15 +345,15 @@ IMMUTABLE: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
     "Job": (("spec", "selector"), ("spec", "template", "spec", "containers")),
     "ResourceClaim": (("spec",),),
     "ResourceClaimTemplate": (("spec",),),
-    "ConfigMap": (),
 }
 
 
 def change_faults(kind: str, old: JsonObject, new: JsonObject) -> list[FieldError]:
     """Which fields of an object were changed that may not be."""
-    return [
-        immutable(".".join(path)) for path in IMMUTABLE.get(kind, ()) if _at(old, path) not in (None, _at(new, path))
-    ]
+    changed = [path for path in IMMUTABLE.get(kind, ()) if _at(old, path) not in (None, _at(new, path))]
+    if kind == "PriorityClass":
+        return [errors.forbidden_field(".".join(path), "may not be changed in an update.") for path in changed]
+    return [immutable(".".join(path)) for path in changed]
 
 
 def _at(obj: JsonObject, path: tuple[str, ...]) -> Any:

@@ -48,7 +48,7 @@ def patched(obj: JsonObject, body: bytes, content_type: str, resource: Resource)
         ApiError: 400 for a patch that cannot be read, 415 for an unknown form, 422 for one that cannot be applied.
     """
     if content_type not in ACCEPTED or (content_type == STRATEGIC_PATCH and resource.typed_items):
-        raise errors.unsupported_media_type([form for form in ACCEPTED if form != content_type])
+        raise errors.unsupported_media_type()
     try:
         patch = _decode(body)
     except msgspec.DecodeError as error:
@@ -66,7 +66,7 @@ def _apply(obj: JsonObject, patch: Any, content_type: str, resource: Resource) -
         try:
             return without_nulls(json_patch(obj, patch))
         except JsonPatchError as error:
-            raise errors.ApiError(422, "Invalid", str(error), {}) from error
+            raise errors.unprocessable() from error
     if not isinstance(patch, dict):
         raise errors.bad_request("error decoding patch: want an object")
     if content_type == MERGE_PATCH:
@@ -74,7 +74,7 @@ def _apply(obj: JsonObject, patch: Any, content_type: str, resource: Resource) -
     try:
         return strategic.merge(obj, patch, resource.kind)
     except strategic.StrategicPatchError as error:
-        raise errors.ApiError(422, "Invalid", str(error), {}) from error
+        raise errors.unprocessable() from error
 
 
 def merge_patch(original: Any, patch: Any) -> Any:

@@ -92,10 +92,9 @@ def _complete_volume(volume: JsonObject) -> None:
         claim.setdefault("volumeMode", "Filesystem")
 
 
-def complete_pod(pod: JsonObject) -> None:
-    """Fill in what belongs to a pod only: requests, host ports, tolerations, selectors, first status."""
-    spec = pod["spec"]
-    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+def complete_pod_spec(spec: JsonObject) -> None:
+    """Fill in what belongs to a pod and not to a template: requests, host ports, tolerations."""
+    if spec["terminationGracePeriodSeconds"] < 0:
         spec["terminationGracePeriodSeconds"] = 1
     spec.setdefault("enableServiceLinks", True)
     for container in (*items(spec, "initContainers"), *items(spec, "containers")):
@@ -104,7 +103,11 @@ def complete_pod(pod: JsonObject) -> None:
             for port in items(container, "ports"):
                 port.setdefault("hostPort", port.get("containerPort"))
     _add_tolerations(spec)
-    labels = section(pod["metadata"], "labels")
+
+
+def merge_label_keys(pod: JsonObject) -> None:
+    """Turn `matchLabelKeys` and `mismatchLabelKeys` of a new pod into selector terms."""
+    spec, labels = pod["spec"], section(pod["metadata"], "labels")
     for constraint in items(spec, "topologySpreadConstraints"):
         _merge_label_keys(constraint, "matchLabelKeys", "In", labels)
     for term in _affinity_terms(spec):
@@ -165,6 +168,23 @@ def first_status(pod: JsonObject, now: str) -> JsonObject:
         status["conditions"] = [condition]
     status["qosClass"] = qos_class(pod["spec"])
     return status
+
+
+_CONDITION_TIMES: Final = {
+    "Pod": ("lastProbeTime", "lastTransitionTime"),
+    "Node": ("lastHeartbeatTime", "lastTransitionTime"),
+}
+
+
+def with_full_conditions(kind: str, old: JsonObject, new: JsonObject) -> JsonObject:
+    """*new* with both times in each condition, null where unknown, as a typed encoder writes them."""
+    status = section(new, "status")
+    conditions = items(status, "conditions")
+    first, second = _CONDITION_TIMES[kind]
+    if status is old.get("status") or all(first in each and second in each for each in conditions):
+        return new
+    full = [{first: None, second: None, **each} for each in conditions]
+    return {**new, "status": {**status, "conditions": full}}
 
 
 def qos_class(spec: JsonObject) -> str:

@@ -50,15 +50,17 @@ def pod_faults(spec: JsonObject, path: str = "spec") -> list[FieldError]:
     faults = [
         *_container_faults(items(spec, "initContainers"), f"{path}.initContainers"),
         *_containers_faults(spec, path),
-        *_toleration_faults(items(spec, "tolerations"), f"{path}.tolerations"),
-        *_affinity_faults(section(spec, "affinity"), f"{path}.affinity"),
-        *_spread_faults(items(spec, "topologySpreadConstraints"), f"{path}.topologySpreadConstraints"),
-        *_gate_faults(spec, path),
-        *label_faults(section(spec, "nodeSelector"), f"{path}.nodeSelector"),
-        *resource_list_faults(section(spec, "overhead"), f"{path}.overhead"),
     ]
     if spec.get("restartPolicy") not in _RESTART_POLICIES:
         faults.append(errors.unsupported(f"{path}.restartPolicy", spec.get("restartPolicy"), _RESTART_POLICIES))
+    faults += [
+        *label_faults(section(spec, "nodeSelector"), f"{path}.nodeSelector"),
+        *resource_list_faults(section(spec, "overhead"), f"{path}.overhead"),
+        *_affinity_faults(section(spec, "affinity"), f"{path}.affinity"),
+        *_gate_faults(spec, path),
+        *_spread_faults(items(spec, "topologySpreadConstraints"), f"{path}.topologySpreadConstraints"),
+        *_toleration_faults(items(spec, "tolerations"), f"{path}.tolerations"),
+    ]
     if name := spec.get("nodeName"):
         faults += [invalid_value(f"{path}.nodeName", name, text) for text in subdomain_faults(name)]
     return faults
@@ -98,25 +100,25 @@ def _container_faults(containers: list[JsonObject], path: str) -> list[FieldErro
 def _resource_faults(resources: JsonObject, path: str) -> list[FieldError]:
     limits, requests = section(resources, "limits"), section(resources, "requests")
     faults = resource_list_faults(limits, f"{path}.limits") + resource_list_faults(requests, f"{path}.requests")
-    if faults:
-        return faults
     for name, request in requests.items():
         exact = "/" in name or name.startswith("hugepages-")
-        if name not in limits:
-            if exact:
-                faults.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
-            continue
-        limit = limits[name]
-        try:
-            asked, allowed = amount(request), amount(limit)
-        except QuantityError:
-            continue
-        if exact and asked != allowed:
-            faults.append(invalid_value(f"{path}.requests", request, f"must be equal to {name} limit of {limit}"))
-        elif asked > allowed:
-            text = f"must be less than or equal to {name} limit of {limit}"
-            faults.append(invalid_value(f"{path}.requests", request, text))
+        if name in limits:
+            faults += _limit_faults(name, request, limits[name], path, exact=exact)
+        elif exact:
+            faults.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
     return faults
+
+
+def _limit_faults(name: str, request: Any, limit: Any, path: str, *, exact: bool) -> list[FieldError]:
+    try:
+        asked, allowed = amount(request), amount(limit)
+    except QuantityError:
+        return []  # reported with the list it stands in
+    if exact and asked != allowed:
+        return [invalid_value(f"{path}.requests", request, f"must be equal to {name} limit of {limit}")]
+    if asked > allowed:
+        return [invalid_value(f"{path}.requests", request, f"must be less than or equal to {name} limit of {limit}")]
+    return []
 
 
 def _port_faults(port: JsonObject, path: str) -> list[FieldError]:
@@ -171,9 +173,8 @@ def _affinity_faults(affinity: JsonObject, path: str) -> list[FieldError]:
 
 def _pod_term_faults(term: JsonObject, path: str) -> list[FieldError]:
     key = term.get("topologyKey", "")
-    if not key:
-        return [required(f"{path}.topologyKey", "can not be empty")]
-    return [invalid_value(f"{path}.topologyKey", key, text) for text in qualified_name_faults(key)]
+    missing = [] if key else [required(f"{path}.topologyKey", "can not be empty")]
+    return missing + [invalid_value(f"{path}.topologyKey", key, text) for text in qualified_name_faults(key)]
 
 
 def _weight_faults(weighted: JsonObject, path: str) -> list[FieldError]:

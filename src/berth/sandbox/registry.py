@@ -30,6 +30,10 @@ _SUFFIX_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 5
 _MAX_GENERATED_BASE: Final = 63 - _SUFFIX_LENGTH
 _SERVER_FIELDS: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_KEPT_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
+_NOT_ON_CREATE: Final = (*_SERVER_FIELDS, "managedFields", "selfLink", "resourceVersion")
+_GENERATION_STAYS: Final = frozenset({"PriorityClass"})
+_OMITTED_IF_EMPTY: Final = frozenset({"labels", "annotations", "finalizers", "ownerReferences", "generateName"})
 # Kinds whose labels and annotations may be written through the status subresource.
 _STATUS_WRITES_METADATA: Final = frozenset({"Pod", "Node", "Namespace"})
 
@@ -135,7 +139,7 @@ class Registry:
         Raises:
             ApiError: 409 if the name is taken; 404, 403, 422 if it breaks a rule.
         """
-        metadata = {name: value for name, value in section(obj, "metadata").items() if name not in _NOT_ON_CREATE}
+        metadata = _without_empties(without(section(obj, "metadata"), *_NOT_ON_CREATE))
         obj["metadata"] = metadata
         self._name(resource, namespace, metadata)
         metadata["uid"] = self._new_uid()
@@ -146,8 +150,8 @@ class Registry:
             obj.pop("status", None)
         key = (namespace, metadata["name"])
         obj = self._admission.create(resource, key, obj)
-        if self.store.collection(resource).get(key) is not None:
-            raise errors.already_exists(resource, key[1])
+        if (taken := self.store.collection(resource).get(key)) is not None:
+            raise errors.already_exists(resource, key[1], leaving="deletionTimestamp" in taken.obj["metadata"])
         return self._shown(obj) if dry_run else self.store.put(resource, key, obj)
 
     def _name(self, resource: Resource, namespace: str, metadata: JsonObject) -> None:
@@ -206,36 +210,35 @@ class Registry:
         version = metadata.get("resourceVersion")
         if not version and not resource.unconditional_update:
             detail = "must be specified for an update"
-            raise errors.invalid(resource, name, [errors.invalid_value("metadata.resourceVersion", 0, detail)])
-        uid = metadata.get("uid")
-        if uid and uid != kept["uid"]:
-            why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {kept['uid']}"
-            raise errors.conflict(resource, name, why)
+            fault = errors.invalid_value("metadata.resourceVersion", 0, detail)
+            raise errors.invalid(resource, name, [fault], named=resource.plural)
+        if uid := metadata.get("uid"):
+            check_storage_preconditions(resource, old, {"uid": uid})
         if version and version != kept["resourceVersion"]:
             raise errors.stale(resource, name)
 
     def _merged(self, resource: Resource, old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
         kept = old["metadata"]
-        if subresource == "status":
+        if subresource == "resize":
+            new = {**old, "spec": _resized(old["spec"], section(new, "spec"))}
+        elif subresource == "status":
             metadata = section(new, "metadata") if resource.kind in _STATUS_WRITES_METADATA else kept
             status = new.get("status")
             new = {**old, "metadata": {**metadata, "ownerReferences": items(kept, "ownerReferences")}}
-            if not new["metadata"]["ownerReferences"]:
-                del new["metadata"]["ownerReferences"]
             if status is not None:
                 new["status"] = status
         elif resource.has_status:
             new = without(new, "status")
             if "status" in old:
                 new["status"] = old["status"]
-        metadata = without(section(new, "metadata"), "managedFields", "selfLink", *_SERVER_FIELDS)
+        metadata = _without_empties(without(section(new, "metadata"), "managedFields", "selfLink", *_SERVER_FIELDS))
         for name in (*_SERVER_FIELDS, "resourceVersion", "name", "namespace", "generateName"):
             if name in kept:
                 metadata[name] = kept[name]
         return {**new, "metadata": metadata}
 
     def _counted(self, resource: Resource, old: JsonObject, new: JsonObject) -> JsonObject:
-        if not resource.generation:
+        if not resource.generation or resource.kind in _GENERATION_STAYS:
             return new
         changed = any(new.get(name) != old.get(name) for name in {*new, *old} if name not in ("metadata", "status"))
         return _next_generation(new) if changed else new
@@ -252,12 +255,28 @@ class Registry:
         """
         entry = self.get(resource, key)
         self.check_preconditions(resource, entry.obj, options.preconditions)
+        if resource.kind == "Namespace":
+            return self._delete_namespace(resource, entry, dry_run=options.dry_run)
         marked = self._marked(resource, entry.obj, options)
-        if marked is not None and marked is not entry.obj:
+        if marked is not entry.obj:
             entry = self._shown(marked) if options.dry_run else self.store.put(resource, key, marked)
-        if marked is not None:
+        metadata = marked["metadata"]
+        if metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"):
             return Deletion(entry, gone=False)
-        return Deletion(entry if options.dry_run else self.store.remove(resource, key), gone=True)
+        if not options.dry_run:
+            entry = self.store.remove(resource, key)
+        return Deletion(entry, gone=True)
+
+    def _delete_namespace(self, resource: Resource, entry: Entry, *, dry_run: bool) -> Deletion:
+        metadata = entry.obj["metadata"]
+        name = metadata["name"]
+        if name in _KEPT_NAMESPACES:
+            raise errors.forbidden(resource, name, "this namespace may not be deleted")
+        if dry_run or "deletionTimestamp" in metadata:
+            return Deletion(entry, gone=False)
+        metadata = {**metadata, "deletionTimestamp": self.now()}
+        marked = {**entry.obj, "metadata": metadata, "status": {**entry.obj["status"], "phase": "Terminating"}}
+        return Deletion(self.store.put(resource, ("", name), marked), gone=False)
 
     @staticmethod
     def check_preconditions(resource: Resource, obj: JsonObject, wanted: Preconditions) -> None:
@@ -272,44 +291,38 @@ class Registry:
                 f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({metadata['uid']}). "
                 "The object might have been deleted and then recreated"
             )
-            raise errors.conflict(resource, metadata["name"], why)
+            raise errors.conflict(resource, metadata["name"], why, named=resource.kind)
         if wanted.version is not None and wanted.version != metadata["resourceVersion"]:
             why = (
                 f"the ResourceVersion in the precondition ({wanted.version}) does not match the ResourceVersion "
                 f"in record ({metadata['resourceVersion']}). The object might have been modified"
             )
-            raise errors.conflict(resource, metadata["name"], why)
+            raise errors.conflict(resource, metadata["name"], why, named=resource.kind)
 
-    def _marked(self, resource: Resource, obj: JsonObject, options: DeleteOptions) -> JsonObject | None:
-        """The object with its mark of deletion; the same object if nothing changes; None if it may go at once."""
+    def _marked(self, resource: Resource, obj: JsonObject, options: DeleteOptions) -> JsonObject:
+        """The object with its mark of deletion, or the same object where there is nothing to mark.
+
+        A pod is marked even if it goes at once: its watchers see it marked, then gone.
+        """
         metadata = obj["metadata"]
         if resource.graceful:
-            marked = self._marked_with_grace(obj, options.grace_s)
-            if marked is not None:
-                return marked
-        if not metadata.get("finalizers"):
-            return None
-        if "deletionTimestamp" not in metadata:
-            return self._mark(obj, 0)
-        if metadata.get("deletionGracePeriodSeconds") == 0:
+            return self._marked_with_grace(obj, options.grace_s)
+        if not metadata.get("finalizers") or "deletionTimestamp" in metadata:
             return obj
-        return replaced(obj, ("metadata", "deletionGracePeriodSeconds"), 0)
+        return self._mark(obj, 0)
 
-    def _marked_with_grace(self, obj: JsonObject, asked_s: int | None) -> JsonObject | None:
+    def _marked_with_grace(self, obj: JsonObject, asked_s: int | None) -> JsonObject:
         metadata = obj["metadata"]
         if "deletionTimestamp" not in metadata:
-            grace_s = _grace(obj, asked_s)
-            return self._mark(obj, grace_s) if grace_s > 0 else None
+            return self._mark(obj, _grace(obj, asked_s))
         kept_s = metadata.get("deletionGracePeriodSeconds", 0)
-        if kept_s == 0 or asked_s == 0:
-            return None
-        if asked_s is None or asked_s >= kept_s:
+        if kept_s == 0 or asked_s is None or asked_s >= kept_s:
             return obj
+        asked_s = 1 if asked_s < 0 else asked_s
         started = parse_time(metadata["deletionTimestamp"]) - timedelta(seconds=kept_s)
-        due = started + timedelta(seconds=asked_s)
-        now = self.clock()
+        due, now = started + timedelta(seconds=asked_s), self.clock()
         if due < now:
-            due, asked_s = now, 1
+            due, asked_s = now, min(asked_s, 1)
         metadata = {**metadata, "deletionTimestamp": rfc3339(due), "deletionGracePeriodSeconds": asked_s}
         return {**obj, "metadata": metadata}
 
@@ -328,7 +341,28 @@ class Registry:
         return Entry(obj, encode(obj), 0)
 
 
-_NOT_ON_CREATE: Final = frozenset({*_SERVER_FIELDS, "managedFields", "selfLink", "resourceVersion"})
+def check_storage_preconditions(resource: Resource, obj: JsonObject, wanted: JsonObject) -> None:
+    """Refuse a write that was meant for another object, or for another version of it.
+
+    Args:
+        resource: of which kind.
+        obj: the kept object.
+        wanted: metadata whose `uid` and `resourceVersion`, where set, have to be the kept ones.
+
+    Raises:
+        ApiError: 409.
+    """
+    kept = obj["metadata"]
+    for name, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        value = wanted.get(name)
+        if value and value != kept[name]:
+            path = "/".join(filter(None, (resource.plural, kept.get("namespace"), kept["name"])))
+            why = (
+                f"StorageError: invalid object, Code: 4, Key: /registry/{path}, ResourceVersion: 0, "
+                f"AdditionalErrorMsg: Precondition failed: {title} in precondition: {value}, "
+                f"{title} in object meta: {kept[name]}"
+            )
+            raise errors.conflict(resource, kept["name"], why)
 
 
 def _grace(pod: JsonObject, asked_s: int | None) -> int:
@@ -337,6 +371,21 @@ def _grace(pod: JsonObject, asked_s: int | None) -> int:
         return 0
     grace_s = spec.get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
     return 1 if grace_s < 0 else int(grace_s)
+
+
+def _without_empties(metadata: JsonObject) -> JsonObject:
+    return {name: value for name, value in metadata.items() if value or name not in _OMITTED_IF_EMPTY}
+
+
+def _resized(spec: JsonObject, wanted: JsonObject) -> JsonObject:
+    """A pod's specification with the resources of its containers, and nothing else, as wanted."""
+    resources = {each["name"]: each.get("resources", {}) for each in items(wanted, "containers")}
+    return {
+        **spec,
+        "containers": [
+            {**each, "resources": resources.get(each["name"], each.get("resources", {}))} for each in spec["containers"]
+        ],
+    }
 
 
 def _next_generation(obj: JsonObject) -> JsonObject:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from berth.sandbox.columns import Column
+
 JsonObject = dict[str, Any]
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -33,6 +35,8 @@ class Resource:
         create_on_update: whether PUT creates a missing object.
         graceful: whether DELETE waits for the node to stop the object (pods).
         to_stored, from_stored: conversion to and from the form in `kept`; None when this is that form.
+        singular_name, list_kind_name: where they are not made from `kind` as usual.
+        columns: what tables show; empty for the columns of the built-in kind.
         typed_items: whether the items of a list carry `kind` and `apiVersion` (custom resources do).
         head: JSON prefix with the type of an object, for gluing in front of an encoded body.
         qualified: plural and group as error messages print them.
@@ -55,6 +59,9 @@ class Resource:
     graceful: bool = False
     typed_items: bool = False
     kept: str = ""
+    singular_name: str = ""
+    list_kind_name: str = ""
+    columns: tuple[Column, ...] = ()
     to_stored: Callable[[JsonObject], JsonObject] | None = None
     from_stored: Callable[[JsonObject], JsonObject] | None = None
     head: bytes = field(init=False)
@@ -75,12 +82,12 @@ class Resource:
     @property
     def singular(self) -> str:
         """The name for one object on the command line."""
-        return self.kind.lower()
+        return self.singular_name or self.kind.lower()
 
     @property
     def list_kind(self) -> str:
         """Kind of a list of these."""
-        return self.kind + "List"
+        return self.list_kind_name or self.kind + "List"
 
     @property
     def has_status(self) -> bool:

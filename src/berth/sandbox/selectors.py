@@ -107,10 +107,10 @@ def _split(text: str) -> list[str]:
 
 
 def _label_tests(text: str) -> list[Callable[[JsonObject], bool]]:
-    return [_label_test(term, text) for term in _split(text)]
+    return [_label_test(term) for term in _split(text)]
 
 
-def _label_test(term: str, text: str) -> Callable[[JsonObject], bool]:
+def _label_test(term: str) -> Callable[[JsonObject], bool]:
     if match := _SET_TERM.fullmatch(term):
         key, operator, listed = match.groups()
         values = frozenset(value.strip() for value in listed.split(","))
@@ -124,7 +124,8 @@ def _label_test(term: str, text: str) -> Callable[[JsonObject], bool]:
         if absent:
             return lambda obj: key not in _labels(obj)
         return lambda obj: key in _labels(obj)
-    raise errors.bad_request(f'unable to parse requirement: found {term!r} in label selector "{text}"')
+    found = (*term.split(), "", "")[1]
+    raise errors.bad_request(f"unable to parse requirement: found '{found}', expected: in, notin, =, ==, !=, gt, lt")
 
 
 def _compared(key: str, operator: str, value: str) -> Callable[[JsonObject], bool]:

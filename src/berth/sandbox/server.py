@@ -19,13 +19,18 @@ from berth.sandbox import errors
 from berth.sandbox.admission import DefaultAdmission
 from berth.sandbox.bootstrap import create_system_objects
 from berth.sandbox.catalogue import built_in
-from berth.sandbox.handlers import Answer, Call, Verbs, number
+from berth.sandbox.custom import CustomResources
+from berth.sandbox.discovery import AGGREGATED, Discovery
+from berth.sandbox.handlers import Answer, Call, Verbs, number, version_number
+from berth.sandbox.namespaces import NamespaceReaper
 from berth.sandbox.objects import rfc3339, utc_now
 from berth.sandbox.registry import Registry
+from berth.sandbox.reviews import REVIEW_KINDS, reviewed
 from berth.sandbox.routes import Route, resolve
 from berth.sandbox.selectors import matcher
 from berth.sandbox.store import DEFAULT_HISTORY, Store, encode
 from berth.sandbox.subresources import PodActions
+from berth.sandbox.tables import PartialEncoder, TableEncoder, form_of
 from berth.sandbox.watch import Encoder, Watcher, WatchOptions
 
 if TYPE_CHECKING:
@@ -95,6 +100,9 @@ class EmbeddedApiServer:
         admission = DefaultAdmission(store, table, lambda: rfc3339(clock()))
         self.registry = Registry(store, table, admission, clock=clock)
         create_system_objects(self.registry)
+        self._custom = CustomResources(self.registry)
+        self._reaper = NamespaceReaper(self.registry)
+        self._discovery = Discovery(table, self.options.minor)
         self._verbs = Verbs(self.registry)
         self._pods = PodActions(self.registry)
         self._watchers: set[Watcher] = set()
@@ -147,7 +155,7 @@ class EmbeddedApiServer:
         path, _, query_text = request.raw_path.partition("?")
         route = resolve(self.registry.table, path)
         if route is None:
-            raise errors.NotServedError
+            return self._about(path, request.headers.get("Accept", ""))
         headers = request.headers
         call = Call(
             route=route,
@@ -162,6 +170,17 @@ class EmbeddedApiServer:
             return await self._watch(request, call)
         answer = self._answer(request.method, call)
         return _json(answer.code, answer.body)
+
+    def _about(self, path: str, accept: str) -> web.Response:
+        answer = self._discovery.answer(path, accept)
+        if answer is None:
+            raise errors.NotServedError
+        if isinstance(answer, str):
+            return web.Response(text=answer)
+        response = _json(200, encode(answer))
+        if self._discovery.is_aggregated(path, accept):
+            response.headers["Content-Type"] = AGGREGATED
+        return response
 
     def _authenticate(self, request: web.BaseRequest) -> None:
         token = self.options.token
@@ -178,25 +197,30 @@ class EmbeddedApiServer:
             return verbs.update(call)
         if method == "PATCH" and route.name:
             return verbs.patch(call)
-        if method == "DELETE" and not route.subresource:
-            return verbs.delete(call) if route.name else verbs.delete_collection(call)
+        if method == "DELETE" and route.name and not route.subresource:
+            return verbs.delete(call)
+        if method == "DELETE" and not route.name and "deletecollection" in route.resource.verbs:
+            return verbs.delete_collection(call)
         raise errors.method_not_allowed()
 
     def _post(self, call: Call) -> Answer:
-        route = call.route
+        route, resource = call.route, call.route.resource
         if route.subresource == "binding":
             return self._pods.bind(call, route.name)
         if route.subresource == "eviction":
             return self._pods.evict(call)
-        if route.name:
+        if route.name or resource.namespaced != bool(route.namespace):
             raise errors.method_not_allowed()
-        if route.resource.kind == "Binding":
+        if resource.kind == "Binding":
             return self._pods.bind(call, "")
+        if resource.kind in REVIEW_KINDS:
+            review = reviewed(resource.kind, self._verbs.body_object(call), self.options.token)
+            return Answer(201, resource.head + encode(review)[1:])
         return self._verbs.create(call)
 
     async def _watch(self, request: web.BaseRequest, call: Call) -> web.StreamResponse:
         options = self._watch_options(call.route, call.query)
-        encoder = Encoder(call.route.resource)
+        encoder = self._encoder(call)
         watcher = Watcher(self.registry.store, call.route.resource, options, encoder)
         response = web.StreamResponse(
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
@@ -211,9 +235,17 @@ class EmbeddedApiServer:
             self._watchers.discard(watcher)
         return response
 
+    def _encoder(self, call: Call) -> Encoder:
+        resource, form = call.route.resource, form_of(call.accept)
+        if form == "table":
+            return TableEncoder(resource, call.query.get("includeObject", ""), self.registry.clock)
+        return PartialEncoder(resource) if form == "metadata" else Encoder(resource)
+
     def _watch_options(self, route: Route, query: dict[str, str]) -> WatchOptions:
-        version = number(query, "resourceVersion")
+        version = version_number(query)
         initial_events = query.get("sendInitialEvents") in _TRUE
+        if initial_events and query.get("resourceVersionMatch") != "NotOlderThan":
+            raise errors.initial_events_need_match()
         timeout_s = number(query, "timeoutSeconds") or _MIN_WATCH_S * (1 + self._jitter.random())
         return WatchOptions(
             namespace=route.namespace or None,

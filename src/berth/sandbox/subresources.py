@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 from berth.sandbox import errors
 from berth.sandbox.handlers import Answer, Call, decode_object, delete_options, success
 from berth.sandbox.objects import items, section, with_condition, without
-from berth.sandbox.registry import DeleteOptions, Preconditions
+from berth.sandbox.registry import DeleteOptions, Preconditions, check_storage_preconditions
 from berth.sandbox.selectors import label_selector
 from berth.sandbox.store import encode
 
 if TYPE_CHECKING:
     from berth.sandbox.registry import Registry
-    from berth.sandbox.resources import Resource
     from berth.sandbox.store import Key
 
 JsonObject = dict[str, Any]
 
 _BOUND: Final = encode(success(code=201))
+_BUSY_S: Final = 10  # when to ask again for a budget that was not looked at yet
 _TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
@@ -67,7 +67,7 @@ class PodActions:
 
     def _check_binding(self, pod: JsonObject, key: Key, wanted: JsonObject) -> None:
         kept, spec, name = pod["metadata"], section(pod, "spec"), key[1]
-        check_storage_preconditions(self._pods, key, pod, wanted)
+        check_storage_preconditions(self._pods, pod, wanted)
         if "deletionTimestamp" in kept:
             why = f"pod {name} is being deleted, cannot be assigned to a host"
         elif spec.get("nodeName"):
@@ -128,13 +128,10 @@ class PodActions:
             return
         if status.get("observedGeneration", 0) < metadata.get("generation", 0):
             cause = f"The disruption budget {metadata['name']} is still being processed by the server."
-            raise _too_many_requests(cause)
+            raise _too_many_requests(cause, _BUSY_S)
         allowed = status.get("disruptionsAllowed", 0)
         if allowed <= 0:
-            needed, current = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-            needs = f"needs {needed} healthy pods and has {current} currently"
-            cause = f"The disruption budget {metadata['name']} {needs}"
-            raise _too_many_requests(cause)
+            raise _too_many_requests(_why_not(metadata["name"], status), 0)
         if not dry_run:
             disrupted = {**section(status, "disruptedPods"), pod["metadata"]["name"]: self._registry.now()}
             status = {**status, "disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
@@ -165,31 +162,6 @@ class PodActions:
         registry.delete(self._pods, key, replace(options, preconditions=Preconditions(check.uid, None)))
 
 
-def check_storage_preconditions(resource: Resource, key: Key, obj: JsonObject, wanted: JsonObject) -> None:
-    """Refuse a write that was meant for another object, or for another version of it.
-
-    Args:
-        resource: of which kind.
-        key: which object.
-        obj: the kept object.
-        wanted: metadata whose `uid` and `resourceVersion`, where set, have to be the kept ones.
-
-    Raises:
-        ApiError: 409.
-    """
-    kept = obj["metadata"]
-    for field, title in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
-        value = wanted.get(field)
-        if value and value != kept[field]:
-            path = "/".join(filter(None, (resource.plural, *key)))
-            why = (
-                f"StorageError: invalid object, Code: 4, Key: /registry/{path}, ResourceVersion: 0, "
-                f"AdditionalErrorMsg: Precondition failed: {title} in precondition: {value}, "
-                f"{title} in object meta: {kept[field]}"
-            )
-            raise errors.conflict(resource, key[1], why)
-
-
 def _target_faults(target: JsonObject) -> list[errors.FieldError]:
     faults = []
     if target.get("kind") not in (None, "", "Node"):
@@ -217,7 +189,18 @@ def _unhealthy_may_go(budget: JsonObject) -> bool:
     return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
 
 
-def _too_many_requests(cause: str) -> errors.ApiError:
+def _why_not(name: str, status: JsonObject) -> str:
+    needed, current = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    if current <= needed:
+        return f"The disruption budget {name} needs {needed} healthy pods and has {current} currently"
+    return f"The disruption budget {name} does not allow evicting pods currently"
+
+
+def _too_many_requests(cause: str, retry_after_s: int) -> errors.ApiError:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    details = {"causes": [{"reason": "DisruptionBudget", "message": cause}], "retryAfterSeconds": 10}
-    return errors.ApiError(429, "TooManyRequests", message, details, {"Retry-After": "10"})
+    details: JsonObject = {"causes": [{"reason": "DisruptionBudget", "message": cause}]}
+    headers = {}
+    if retry_after_s:
+        details["retryAfterSeconds"] = retry_after_s
+        headers["Retry-After"] = str(retry_after_s)
+    return errors.ApiError(429, "TooManyRequests", message, details, headers)

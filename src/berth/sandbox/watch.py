@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from berth.sandbox import errors
+from berth.sandbox.kind_defaults import EMPTY_NODE_STATUS
 from berth.sandbox.store import Entry, ExpiredError, encode, encode_entry, stamp, watch_line
 
 if TYPE_CHECKING:
@@ -73,17 +74,19 @@ class Encoder:
 
     def bookmark(self, version: int, annotations: JsonObject | None = None) -> bytes:
         """The line that tells a version without a change."""
-        metadata: JsonObject = {"resourceVersion": str(version)}
-        if annotations:
-            metadata["annotations"] = annotations
-        body = encode({"metadata": metadata, **_EMPTY_SECTIONS.get(self.resource.kind, {})})
+        body = encode({"metadata": self.bookmark_metadata(version, annotations), **EMPTY.get(self.resource.kind, {})})
         return watch_line("BOOKMARK", self.resource.head + body[1:])
+
+    def bookmark_metadata(self, version: int, annotations: JsonObject | None) -> JsonObject:
+        """The metadata of the object in a bookmark."""
+        metadata: JsonObject = {"resourceVersion": str(version)}
+        return {**metadata, "annotations": annotations} if annotations else metadata
 
 
 # A typed encoder prints these sections even when they are empty.
-_EMPTY_SECTIONS: Final[dict[str, JsonObject]] = {
+EMPTY: Final[dict[str, JsonObject]] = {
     "Pod": {"spec": {"containers": None}, "status": {}},
-    "Node": {"spec": {}, "status": {}},
+    "Node": {"spec": {}, "status": EMPTY_NODE_STATUS},
 }
 
 
