@@ -1,6 +1,6 @@
 """Running the plugins of a profile, point by point: which answer is allowed where, and what becomes of it.
 
-A plugin that raises `PluginError` has answered `Code.ERROR`; so has one that gives a code which its point does not
+A plugin that raises one of `FAULTS` has answered `Code.ERROR`; so has one that gives a code which its point does not
 know.  Filters and scores are run over rows by `berth.scheduling`, which keeps verdicts between attempts.
 
 Source: k8s pkg/scheduler/framework/runtime/framework.go.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, ParamSpec
 
+from berth.api.quantity import QuantityError
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState, StateNotFoundError
@@ -20,6 +21,9 @@ from berth.framework.status import SUCCESS, Code, PluginError, Status, error, un
 A = ParamSpec("A")
 
 MAX_PERMIT_WAIT_S: Final = 15 * 60.0
+
+FAULTS: Final = (PluginError, StateNotFoundError, QuantityError)
+"""What a plugin may raise instead of an answer: it cannot tell, it was asked out of turn, some object is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,7 @@ def guarded(method: Callable[A, Status], *args: A.args, **kwargs: A.kwargs) -> S
     """The answer of a plugin's method; an error where it raised one."""
     try:
         return method(*args, **kwargs)
-    except (PluginError, StateNotFoundError) as fault:
+    except FAULTS as fault:
         return error(fault_text(fault))
 
 
@@ -58,7 +62,7 @@ def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilt
     for plugin in profile.pre_filter:
         try:
             result = plugin.pre_filter(state, pod)
-        except (PluginError, StateNotFoundError) as fault:
+        except FAULTS as fault:
             result = PreFilterResult(error(fault_text(fault)))
         status = result.status
         if status.skipped:
@@ -107,7 +111,7 @@ def run_post_filter(profile: Profile, state: CycleState, pod: PodInfo, statuses:
     for plugin in profile.post_filter:
         try:
             result = plugin.post_filter(state, pod, statuses)
-        except (PluginError, StateNotFoundError) as fault:
+        except FAULTS as fault:
             result = PostFilterResult(error(fault_text(fault)))
         status = result.status
         if status.ok:
@@ -160,7 +164,7 @@ def run_permit(profile: Profile, state: CycleState, pod: PodInfo, node_name: str
         timeout_s = 0.0
         try:
             status, timeout_s = plugin.permit(state, pod, node_name)
-        except (PluginError, StateNotFoundError) as fault:
+        except FAULTS as fault:
             status = error(fault_text(fault))
         if status.rejected:
             return PermitOutcome(status.by(plugin.name), {})
@@ -202,7 +206,7 @@ async def run_pre_bind(profile: Profile, state: CycleState, pod: PodInfo, node_n
             continue
         try:
             status = await plugin.pre_bind(state, pod, node_name)
-        except (PluginError, StateNotFoundError) as fault:
+        except FAULTS as fault:
             status = error(fault_text(fault))
         if status.rejected:
             return status.by(plugin.name)
@@ -216,7 +220,7 @@ async def run_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name:
     for plugin in profile.bind:
         try:
             status = await plugin.bind(state, pod, node_name)
-        except (PluginError, StateNotFoundError) as fault:
+        except FAULTS as fault:
             status = error(fault_text(fault))
         if status.skipped:
             continue

@@ -13,11 +13,10 @@ import numpy as np
 
 from berth.cluster.columns import Amounts, Rows
 from berth.cluster.pods import PodInfo
-from berth.framework.cycle_state import CycleState, StateNotFoundError
+from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, ScoreNormalizer, ScorePlugin, Scores
 from berth.framework.profile import Profile
-from berth.framework.run import fault_text, run_pre_score
-from berth.framework.status import PluginError
+from berth.framework.run import FAULTS, fault_text, run_pre_score
 from berth.scheduling.equivalence import EquivalenceClasses, Kept, take
 from berth.scheduling.observer import Steps
 from berth.scheduling.verdicts import FEASIBLE, CycleError
@@ -145,7 +144,7 @@ def _catch_up(kept: Kept, scorers: list[_Scorer], state: CycleState, pod: PodInf
 def _ask(plugin: ScorePlugin, state: CycleState, pod: PodInfo, rows: Rows) -> Scores:
     try:
         return plugin.score(state, pod, rows)
-    except (PluginError, StateNotFoundError) as fault:
+    except FAULTS as fault:
         raise CycleError(f'running Score plugins: plugin "{plugin.name}" failed with: {fault_text(fault)}') from fault
 
 
@@ -154,7 +153,7 @@ def _weighted(scorer: _Scorer, state: CycleState, pod: PodInfo, raw: Scores) -> 
     if scorer.normalizer is not None:
         try:
             raw = scorer.normalizer.normalize(state, pod, raw)
-        except (PluginError, StateNotFoundError) as fault:
+        except FAULTS as fault:
             raise CycleError(
                 f'running Normalize on Score plugins: plugin "{scorer.plugin.name}" failed with: {fault_text(fault)}'
             ) from fault

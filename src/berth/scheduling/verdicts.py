@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
-from berth.framework.cycle_state import CycleState, StateNotFoundError
+from berth.framework.cycle_state import CycleState
 from berth.framework.interface import FilterPlugin
 from berth.framework.profile import Profile
-from berth.framework.run import fault_text
-from berth.framework.status import PluginError, Status
+from berth.framework.run import FAULTS, fault_text
+from berth.framework.status import Status
 
 Verdicts = NDArray[np.int32]
 Placed = tuple[int, FilterPlugin]  # position in the profile's filters, counted from 1, and the plugin
@@ -74,7 +74,7 @@ def judge(filters: Sequence[Placed], state: CycleState, pod: PodInfo, rows: Rows
 def _ask(plugin: FilterPlugin, state: CycleState, pod: PodInfo, rows: Rows) -> NDArray[np.int16]:
     try:
         return plugin.filter(state, pod, rows)
-    except (PluginError, StateNotFoundError) as fault:
+    except FAULTS as fault:
         raise CycleError(f'running "{plugin.name}" filter plugin: {fault_text(fault)}') from fault
 
 
