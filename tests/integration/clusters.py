@@ -1,0 +1,107 @@
+"""The two API servers of the integration suite, and what can be done to each of them.
+
+A scenario sees a `Cluster` and cannot tell which one it is. Both may be restarted and made to forget their past.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+
+from tests.support.client import ApiClient
+from tests.support.controlplane import ControlPlane, free_ports
+
+from berth.sandbox.kubeconfig import write_kubeconfig
+from berth.sandbox.server import EmbeddedApiServer, ServerOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+T = TypeVar("T")
+
+_CALL_S = 60.0
+
+
+class Cluster(Protocol):
+    """An API server with nothing in it but what a scenario puts there."""
+
+    @property
+    def api(self) -> ApiClient:
+        """The administrator's client."""
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's credentials."""
+
+    def restart(self) -> None:
+        """End the server and start it again, with every object kept and every connection broken."""
+
+    def forget_the_past(self) -> None:
+        """End every watch, and answer those that want to resume with 410."""
+
+
+class EmbeddedCluster:
+    """The embedded API server, on a thread of its own; a context manager."""
+
+    def __init__(self, folder: Path) -> None:
+        (port,) = free_ports(1)  # one that is still free after a restart
+        self._server = EmbeddedApiServer(ServerOptions(port=port))
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="embedded-api-server")
+        self.kubeconfig = folder / "embedded.kubeconfig"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._call(self._server.start())
+        write_kubeconfig(self.kubeconfig, self._server.url)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._call(self._server.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    @property
+    def api(self) -> ApiClient:
+        return ApiClient(self._server.url)
+
+    def restart(self) -> None:
+        self._call(self._server.stop())
+        self._call(self._server.start())
+
+    def forget_the_past(self) -> None:
+        self._call(self._forget())
+
+    async def _forget(self) -> None:
+        self._server.registry.store.compact()
+        self._server.drop_watches()
+
+    def _call(self, work: Coroutine[None, None, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
+
+
+class RealCluster:
+    """A kube-apiserver with its etcd, which the suite may kill."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+
+    @property
+    def api(self) -> ApiClient:
+        return self.plane.client()
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.plane.admin_kubeconfig
+
+    def restart(self) -> None:
+        self.plane.restart_apiserver()
+
+    def forget_the_past(self) -> None:
+        """A server that starts knows only what its store still has, so the store has to forget before that."""
+        self.plane.kill_apiserver()
+        self.plane.compact_etcd()
+        self.plane.start_apiserver()

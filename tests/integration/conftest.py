@@ -1,0 +1,62 @@
+"""The clusters of this suite, and the scene of each scenario.
+
+Both clusters live as long as the run: a scenario gets one that is empty. The real one is not the shared one of the
+other suites, since scenarios kill its servers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.clusters import Cluster, EmbeddedCluster, RealCluster
+from tests.integration.scene import Scene
+from tests.support.controlplane import ControlPlane
+from tests.support.scheduler import SchedulerProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def embedded_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(tmp_path_factory.mktemp("embedded")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def real_cluster(envtest_assets: Path) -> Iterator[RealCluster]:
+    with ControlPlane(envtest_assets) as plane:
+        yield RealCluster(plane)
+
+
+@pytest.fixture(scope="session", params=["embedded", pytest.param("real", marks=pytest.mark.real)])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """One scenario, two servers."""
+    found: Cluster = request.getfixturevalue(f"{request.param}_cluster")
+    return found
+
+
+@pytest.fixture
+def scene(cluster: Cluster, tmp_path: Path) -> Iterator[Scene]:
+    """A cluster without nodes and pods, and without a scheduler."""
+    scene = Scene(cluster, tmp_path)
+    yield scene
+    scene.close()
+    scene.api.wipe()
+
+
+@pytest.fixture(scope="module")
+def resident(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchedulerProcess]:
+    """A scheduler with the default profile that serves all scenarios of a module, one after the other."""
+    scene = Scene(cluster, tmp_path_factory.mktemp("resident"))
+    yield scene.start_scheduler().wait_synced()
+    scene.close()
+
+
+@pytest.fixture
+def served(scene: Scene, resident: SchedulerProcess) -> Scene:
+    """A scene with the module's scheduler at work."""
+    scene.watch_over(resident)
+    return scene
