@@ -387,8 +387,8 @@ async def test_registrations_are_counted_by_stability() -> None:
     registry = Registry()
     registry.counter("a_total", "A.", stability=Stability.STABLE)
     registry.gauge("b", "B.", hidden=True)
-    registry.gauge("c", "C.")
     register_registrations(registry)
+    registry.gauge("c", "C.")
     scraped = await scrape(registry)
     registered = scraped.values("registered_metrics_total", "stability_level")
     assert registered == {"STABLE": 1, "ALPHA": 1, "BETA": 3}

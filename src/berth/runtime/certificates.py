@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from berth.config.tls import CIPHER_SUITES, TLS_VERSIONS
 from berth.kube.clock import SYSTEM_CLOCK, Clock
+from berth.runtime.faults import ServingError
 from berth.runtime.files import FILE_CHECK_INTERVAL_S, stamp
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _CURVES: Final = {23: "prime256v1", 24: "secp384r1", 25: "secp521r1", 29: "X2551
 """Numbers of key exchange groups, as flags have them -> OpenSSL's names of those that can be asked for alone."""
 
 
-class CertificateError(Exception):
+class CertificateError(ServingError):
     """A certificate cannot be had or used; the text names the file or flag and the reason."""
 
 

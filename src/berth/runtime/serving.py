@@ -24,6 +24,7 @@ from aiohttp import web
 
 from berth.runtime.authentication import Refused, User, peer_of
 from berth.runtime.delegation import ReviewError
+from berth.runtime.faults import ServingError
 from berth.runtime.logs import V3, fields
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ _REASONS: Final = {
 Handle: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.Response]]
 
 
-class ListenError(Exception):
+class ListenError(ServingError):
     """The port cannot be had; the text names the address and the reason."""
 
 

@@ -21,6 +21,7 @@ from berth.api.meta import ApiStruct, ObjectMeta
 from berth.kube.clock import SYSTEM_CLOCK, Clock
 from berth.kube.errors import KubeError
 from berth.kube.reflector import Reflector, Resource
+from berth.runtime.faults import ServingError
 from berth.runtime.files import FILE_CHECK_INTERVAL_S, stamp
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _BEGIN: Final = "-----BEGIN CERTIFICATE-----"
 _END: Final = "-----END CERTIFICATE-----"
 
 
-class TrustError(Exception):
+class TrustError(ServingError):
     """Authorities cannot be had; the text names the place and the reason."""
 
 

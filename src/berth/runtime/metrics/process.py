@@ -119,7 +119,7 @@ def register_tasks(registry: Registry) -> None:
 
 
 def register_registrations(registry: Registry) -> None:
-    """Show how many families *registry* has; to be called when all of them are there."""
+    """Show how many families *registry* has, whenever they come."""
     registered = registry.counter(
         "registered_metrics_total",
         "Families that are shown, by stability.",
@@ -130,7 +130,11 @@ def register_registrations(registry: Registry) -> None:
         "hidden_metrics_total", "Deprecated families that are not shown.", stability=Stability.BETA
     )
     disabled = registry.counter("disabled_metrics_total", "Families turned off by a flag.", stability=Stability.BETA)
-    for stability, count in registry.registered.items():
-        registered[stability.value, ""].inc(count)
-    hidden[()].inc(registry.hidden_count)
-    disabled[()].inc(registry.disabled_count)
+
+    def refresh() -> None:
+        for stability, count in registry.registered.items():
+            registered[stability.value, ""].value = count
+        hidden[()].value = registry.hidden_count
+        disabled[()].value = registry.disabled_count
+
+    registry.on_scrape(refresh)
