@@ -15,7 +15,7 @@ from berth.framework.features import Behaviours
 
 T = TypeVar("T")
 
-_NAMES: Final[dict[type, str]] = {Pod: "*v1.Pod", Node: "*v1.Node", type(None): "<nil>"}
+_NAMES: Final[dict[type, str]] = {Pod: "*v1.Pod", Node: "*v1.Node", dict: "a decoded object", type(None): "<nil>"}
 
 
 def own_pod(behaviours: Behaviours) -> Resource:
