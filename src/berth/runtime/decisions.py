@@ -17,7 +17,9 @@ from berth.scheduling.engine import Engine
 from berth.scheduling.instructions import Bind, Instruction, Report
 
 BURST_S: Final = 0.004  # how long decisions may keep I/O waiting
-MAX_BINDINGS: Final = 256  # placements under way at once
+MAX_BINDINGS: Final = (
+    32  # placements under way at once; each may take a connection, and opening one costs more than a binding
+)
 BACKOFF_FLUSH_S: Final = 1.0
 LEFTOVER_FLUSH_S: Final = 30.0
 

@@ -28,18 +28,14 @@ class Kept:
 
     Attributes:
         verdicts: int32, shape (capacity,): by filters of scope ROW.
-        raw: int64, shape (row scorers, capacity): raw scores of the rows that fit and are not in ``stale``.
-        fixed: int64, shape (capacity,): the weighted sum of those raw scores that are not rescaled.
-        stale: rows whose raw scores are of before their last change.
-        rescaled: score plugin -> its raw scores when it last rescaled them, and what came of it, weighted.
+        stale: rows whose scores are of before their last change.
+        scores: what `berth.scheduling.scoring` keeps for pods of this kind; None until it first scores one.
     """
 
-    def __init__(self, scorers: int) -> None:
+    def __init__(self) -> None:
         self.verdicts: Verdicts = np.zeros(0, dtype=np.int32)
-        self.raw: Amounts = np.zeros((scorers, 0), dtype=np.int64)
-        self.fixed: Amounts = np.zeros(0, dtype=np.int64)
         self.stale: Rows = np.zeros(0, dtype=np.intp)
-        self.rescaled: dict[str, tuple[Amounts, Amounts]] = {}
+        self.scores: KeptScores | None = None
         self._feasible: Rows | None = None
         self._mark: Mark | None = None
         self._epochs: Hashable = None
@@ -70,34 +66,62 @@ class Kept:
         self, table: NodeTable, filters: tuple[Placed, ...], state: CycleState, pod: PodInfo, changed: Rows
     ) -> None:
         live = table.live[changed]
-        rows = changed if live.all() else changed[live]
+        all_live = np.count_nonzero(live) == len(live)
+        rows = changed if all_live else changed[live]
         verdicts = judge(filters, state, pod, rows)
         self._make_room(len(table.live))
         fitted = self.verdicts[changed] == FEASIBLE
-        if len(rows) < len(changed):
+        if not all_live:
             self.verdicts[changed[~live]] = NO_NODE
         self.verdicts[rows] = verdicts
-        if not np.array_equal(fitted, self.verdicts[changed] == FEASIBLE):
+        if np.count_nonzero(fitted != (self.verdicts[changed] == FEASIBLE)):
             self._feasible = None
         self.stale = np.union1d(self.stale, changed) if len(self.stale) else changed
 
     def _start_over(self, table: NodeTable, filters: tuple[Placed, ...], state: CycleState, pod: PodInfo) -> None:
         rows = table.live_rows()
         verdicts = judge(filters, state, pod, rows)
-        capacity = len(table.live)
-        self.verdicts = np.full(capacity, NO_NODE, dtype=np.int32)
+        self.verdicts = np.full(len(table.live), NO_NODE, dtype=np.int32)
         self.verdicts[rows] = verdicts
-        self.raw = np.zeros((len(self.raw), capacity), dtype=np.int64)
-        self.fixed = np.zeros(capacity, dtype=np.int64)
         self.stale = rows
-        self.rescaled.clear()
+        self.scores = None
         self._feasible = None
 
     def _make_room(self, capacity: int) -> None:
-        if len(self.verdicts) < capacity:
-            before = len(self.verdicts)
+        before = len(self.verdicts)
+        if before < capacity:
             self.verdicts = grown(self.verdicts, capacity)
             self.verdicts[before:] = NO_NODE
+
+
+class KeptScores:
+    """Scores for one kind of pod, by score plugins of scope ROW.
+
+    Attributes:
+        raw: int64, shape (row scorers, capacity): raw scores of the rows that fit.
+        fixed: int64, shape (capacity,): the weighted sum of those raw scores that are not rescaled.
+        rows: the rows that ``rescaled`` and ``totals`` are about, as the very array.
+        rescaled: score plugin -> int64, shape (len(rows),): its scores, rescaled and weighted.
+        totals: int64, shape (len(rows),): the sum of all; None if it has to be made anew.
+    """
+
+    def __init__(self, scorers: int, capacity: int) -> None:
+        self.raw: Amounts = np.zeros((scorers, capacity), dtype=np.int64)
+        self.fixed: Amounts = np.zeros(capacity, dtype=np.int64)
+        self.rows: Rows | None = None
+        self.rescaled: dict[str, Amounts] = {}
+        self.totals: Amounts | None = None
+
+    def turn_to(self, rows: Rows) -> None:
+        """Forget what is about other rows than *rows*."""
+        if self.rows is not rows:
+            self.rows = rows
+            self.rescaled.clear()
+            self.totals = None
+
+    def make_room(self, capacity: int) -> None:
+        """Make room for *capacity* rows."""
+        if len(self.fixed) < capacity:
             self.raw = grown(self.raw, capacity)
             self.fixed = grown(self.fixed, capacity)
 
@@ -108,7 +132,7 @@ class EquivalenceClasses:
     Attributes:
         row_filters: the filters whose verdicts are kept, with their positions.
         cluster_filters: the filters that are asked in every cycle.
-        row_scorers: position of each score plugin whose raw scores are kept -> its row in `Kept.raw`.
+        row_scorers: position of each score plugin whose raw scores are kept -> its row in `KeptScores.raw`.
     """
 
     def __init__(self, profile: Profile, table: NodeTable) -> None:
@@ -138,10 +162,10 @@ class EquivalenceClasses:
     def _find(self, pod: PodInfo) -> Kept:
         signature = self._signature(pod)
         if signature is None:
-            return Kept(len(self.row_scorers))
+            return Kept()
         kept = self._kept.get(signature)
         if kept is None:
-            kept = self._kept[signature] = Kept(len(self.row_scorers))
+            kept = self._kept[signature] = Kept()
             if len(self._kept) > _CLASSES:
                 self._kept.popitem(last=False)
         else:
@@ -160,3 +184,10 @@ def take(array: Amounts, rows: Rows) -> Amounts:
     if len(rows) and rows[-1] == len(rows) - 1:
         return array[: len(rows)]
     return array[rows]
+
+
+def places(rows: Rows, among: Rows) -> Rows:
+    """Where *rows* stand in *among*, which ascends and holds them all."""
+    if among[-1] == len(among) - 1:
+        return rows
+    return np.searchsorted(among, rows)

@@ -17,7 +17,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.interface import MAX_NODE_SCORE, MIN_NODE_SCORE, ScoreNormalizer, ScorePlugin, Scores
 from berth.framework.profile import Profile
 from berth.framework.run import FAULTS, fault_text, run_pre_score
-from berth.scheduling.equivalence import EquivalenceClasses, Kept, take
+from berth.scheduling.equivalence import EquivalenceClasses, Kept, KeptScores, places, take
 from berth.scheduling.observer import Steps
 from berth.scheduling.verdicts import FEASIBLE, CycleError
 
@@ -28,7 +28,7 @@ class Scored:
 
     Attributes:
         rows: the nodes that fit.
-        totals: int64, shape (len(rows),).
+        totals: int64, shape (len(rows),); true until the next pod is scored, and not to be written to.
         by_plugin: plugin -> int64, shape (len(rows),): rescaled and weighted; empty unless it was asked for.
     """
 
@@ -41,7 +41,7 @@ class _Scorer(NamedTuple):
     plugin: ScorePlugin
     normalizer: ScoreNormalizer | None
     weight: int
-    kept_in: int | None  # its row in `Kept.raw`
+    kept_in: int | None  # its row in `KeptScores.raw`
 
 
 class Scoring:
@@ -57,6 +57,7 @@ class Scoring:
         self._profile, self._steps = profile, steps
         self._pre_score_names = tuple(plugin.name for plugin in profile.pre_score)
         self._score_names = tuple(plugin.name for plugin in profile.score)
+        self._kept_scorers = len(classes.row_scorers)
         self._scorers = tuple(
             _Scorer(
                 plugin,
@@ -96,49 +97,96 @@ class Scoring:
 
     def _scored(self, kept: Kept | None, state: CycleState, pod: PodInfo, rows: Rows, *, by_plugin: bool) -> Scored:
         scorers = [scorer for scorer in self._scorers if scorer.plugin.name not in state.skip_score]
-        if kept is not None:
-            _catch_up(kept, scorers, state, pod)
-        if kept is None or by_plugin:
-            parts = {scorer.plugin.name: self._part(scorer, kept, state, pod, rows) for scorer in scorers}
+        scores = None if kept is None else self._caught_up(kept, scorers, state, pod)
+        if scores is None or by_plugin:
+            parts = {scorer.plugin.name: _part(scorer, scores, state, pod, rows) for scorer in scorers}
             return Scored(rows, sum(parts.values(), np.zeros(len(rows), dtype=np.int64)), parts)
-        totals = take(kept.fixed, rows).copy()
-        for scorer in scorers:
-            if scorer.normalizer is not None or scorer.kept_in is None:
-                totals += self._part(scorer, kept, state, pod, rows)
-        return Scored(rows, totals, {})
-
-    def _part(self, scorer: _Scorer, kept: Kept | None, state: CycleState, pod: PodInfo, rows: Rows) -> Amounts:
-        """int64, shape (len(rows),): what one plugin adds to the totals; not to be written to."""
-        if kept is None or scorer.kept_in is None:
-            return _weighted(scorer, state, pod, _ask(scorer.plugin, state, pod, rows))
-        raw = take(kept.raw[scorer.kept_in], rows)
-        if scorer.normalizer is None:
-            return raw * scorer.weight
-        before = kept.rescaled.get(scorer.plugin.name)
-        if before is not None and np.array_equal(before[0], raw):
-            return before[1]
-        weighted = _weighted(scorer, state, pod, raw.copy())
-        kept.rescaled[scorer.plugin.name] = (raw.copy(), weighted)
-        return weighted
-
-
-def _catch_up(kept: Kept, scorers: list[_Scorer], state: CycleState, pod: PodInfo) -> None:
-    """Work out the raw scores of rows that changed and fit."""
-    if not len(kept.stale):
-        return
-    rows = kept.stale[kept.verdicts[kept.stale] == FEASIBLE]
-    if len(rows):
-        fixed = np.zeros(len(rows), dtype=np.int64)
+        scores.turn_to(rows)
+        if scores.totals is None:
+            scores.totals = take(scores.fixed, rows).copy()
+            for scorer in scorers:
+                if scorer.normalizer is not None and scorer.kept_in is not None:
+                    if scorer.plugin.name not in scores.rescaled:
+                        scores.rescaled[scorer.plugin.name] = _part(scorer, scores, state, pod, rows)
+                    scores.totals += scores.rescaled[scorer.plugin.name]
+        totals = scores.totals
         for scorer in scorers:
             if scorer.kept_in is None:
-                continue
-            raw = _ask(scorer.plugin, state, pod, rows)
-            kept.raw[scorer.kept_in, rows] = raw
-            if scorer.normalizer is None:
-                _check(scorer.plugin, raw)
-                fixed += raw * scorer.weight
-        kept.fixed[rows] = fixed
-    kept.stale = kept.stale[:0]
+                totals = totals + _part(scorer, None, state, pod, rows)
+        return Scored(rows, totals, {})
+
+    def _caught_up(self, kept: Kept, scorers: list[_Scorer], state: CycleState, pod: PodInfo) -> KeptScores:
+        """What is kept, once the rows that changed and fit have been scored again."""
+        scores = kept.scores
+        if scores is None:
+            scores = kept.scores = KeptScores(self._kept_scorers, len(kept.verdicts))
+        if not len(kept.stale):
+            return scores
+        scores.make_room(len(kept.verdicts))
+        rows = kept.stale[kept.verdicts[kept.stale] == FEASIBLE]
+        if len(rows) == 1:
+            _rescore_one(scorers, kept, scores, state, pod, rows)
+        elif len(rows):
+            fixed = np.zeros(len(rows), dtype=np.int64)
+            for scorer in scorers:
+                if scorer.kept_in is not None:
+                    fixed += _rescore(scorer, scores, state, pod, rows)
+            if scores.totals is not None and scores.rows is kept.feasible():
+                scores.totals[places(rows, scores.rows)] += fixed - scores.fixed[rows]
+            else:
+                scores.totals = None
+            scores.fixed[rows] = fixed
+        kept.stale = kept.stale[:0]
+        return scores
+
+
+def _rescore_one(
+    scorers: list[_Scorer], kept: Kept, scores: KeptScores, state: CycleState, pod: PodInfo, rows: Rows
+) -> None:
+    """As for several rows, in plain integers: one placement touches one row, so this is what happens for every pod."""
+    row = int(rows[0])
+    fixed = 0
+    for scorer in scorers:
+        if scorer.kept_in is None:
+            continue
+        raw = int(_ask(scorer.plugin, state, pod, rows)[0])
+        if scorer.normalizer is None:
+            if not MIN_NODE_SCORE <= raw <= MAX_NODE_SCORE:
+                raise _out_of_range(scorer.plugin, raw)
+            fixed += raw * scorer.weight
+        elif scores.raw[scorer.kept_in, row] != raw:
+            scores.rescaled.pop(scorer.plugin.name, None)
+            scores.totals = None
+        scores.raw[scorer.kept_in, row] = raw
+    if scores.totals is not None and scores.rows is kept.feasible():
+        scores.totals[places(rows, scores.rows)] += fixed - int(scores.fixed[row])
+    else:
+        scores.totals = None
+    scores.fixed[row] = fixed
+
+
+def _rescore(scorer: _Scorer, scores: KeptScores, state: CycleState, pod: PodInfo, rows: Rows) -> Amounts | int:
+    """Ask a plugin about rows that changed; returns what it adds to ``fixed`` there."""
+    raw = _ask(scorer.plugin, state, pod, rows)
+    kept = scores.raw[scorer.kept_in]
+    if scorer.normalizer is None:
+        _check(scorer.plugin, raw)
+        kept[rows] = raw
+        return raw * scorer.weight
+    if np.count_nonzero(kept[rows] != raw):
+        kept[rows] = raw
+        scores.rescaled.pop(scorer.plugin.name, None)
+        scores.totals = None
+    return 0
+
+
+def _part(scorer: _Scorer, scores: KeptScores | None, state: CycleState, pod: PodInfo, rows: Rows) -> Amounts:
+    """int64, shape (len(rows),): what one plugin adds to the totals."""
+    if scores is None or scorer.kept_in is None:
+        raw = _ask(scorer.plugin, state, pod, rows)
+    else:
+        raw = take(scores.raw[scorer.kept_in], rows).copy()
+    return _weighted(scorer, state, pod, raw)
 
 
 def _ask(plugin: ScorePlugin, state: CycleState, pod: PodInfo, rows: Rows) -> Scores:
@@ -162,9 +210,12 @@ def _weighted(scorer: _Scorer, state: CycleState, pod: PodInfo, raw: Scores) -> 
 
 
 def _check(plugin: ScorePlugin, scores: Scores) -> None:
-    if len(scores) and not (scores.min() >= MIN_NODE_SCORE and scores.max() <= MAX_NODE_SCORE):
-        wrong = int(scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0])
-        raise CycleError(
-            f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score {wrong}, '
-            f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
-        )
+    if np.count_nonzero((scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)):
+        raise _out_of_range(plugin, int(scores[(scores < MIN_NODE_SCORE) | (scores > MAX_NODE_SCORE)][0]))
+
+
+def _out_of_range(plugin: ScorePlugin, score: int) -> CycleError:
+    return CycleError(
+        f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score {score}, '
+        f"it should in the range of [{MIN_NODE_SCORE}, {MAX_NODE_SCORE}] after normalizing"
+    )

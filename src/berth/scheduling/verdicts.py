@@ -58,7 +58,7 @@ def judge(filters: Sequence[Placed], state: CycleState, pod: PodInfo, rows: Rows
         if plugin.name in state.skip_filter:
             continue
         codes = _ask(plugin, state, pod, left)
-        if not codes.any():
+        if not np.count_nonzero(codes):
             continue
         rejected = codes.nonzero()[0]
         spots = rejected if at is None else at[rejected]
