@@ -103,12 +103,13 @@ class Scoring:
             return Scored(rows, sum(parts.values(), np.zeros(len(rows), dtype=np.int64)), parts)
         scores.turn_to(rows)
         if scores.totals is None:
-            scores.totals = take(scores.fixed, rows).copy()
+            totals = take(scores.fixed, rows).copy()
             for scorer in scorers:
                 if scorer.normalizer is not None and scorer.kept_in is not None:
                     if scorer.plugin.name not in scores.rescaled:
                         scores.rescaled[scorer.plugin.name] = _part(scorer, scores, state, pod, rows)
-                    scores.totals += scores.rescaled[scorer.plugin.name]
+                    totals += scores.rescaled[scorer.plugin.name]
+            scores.totals = totals
         totals = scores.totals
         for scorer in scorers:
             if scorer.kept_in is None:
