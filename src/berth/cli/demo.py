@@ -33,6 +33,7 @@ _PODS: Final = "/api/v1/namespaces/default/pods"
 _DEADLINE_S: Final = 60.0
 _POLL_S: Final = 0.1
 _STOP_S: Final = 10.0
+_SHOWN_NODES: Final = 4
 _KUBECONFIG: Final = Path(".berth/kubeconfig")
 
 
@@ -155,6 +156,11 @@ def _table(workloads: list[dict[str, Any]], pods: list[dict[str, Any]], zones: d
             str(workload["replicas"]),
             str(len(placed)),
             *(str(by_zone[zone]) for zone in sorted(set(zones.values()))),
-            ", ".join(sorted(set(placed))),
+            _some(sorted(set(placed))),
         )
     return table
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN_NODES])
+    return f"{shown} and {len(names) - _SHOWN_NODES} more" if len(names) > _SHOWN_NODES else shown

@@ -41,7 +41,6 @@ class Surroundings:
         seed: settles ties between equally good nodes.
         binder: performs bindings; None where nothing is bound.
         observer: hears what happens in the queue and in the cycles; None if nobody does.
-        on_activity: called when a pod becomes ready to be tried.
         max_in_unschedulable_s: how long a pod waits for an event before it is tried without one.
         registry: the plugins there are.
     """
@@ -51,7 +50,6 @@ class Surroundings:
     seed: int = 0
     binder: PodBinder | None = None
     observer: SchedulerObserver | None = None
-    on_activity: Callable[[], None] | None = None
     max_in_unschedulable_s: float = 300.0
     registry: Registry = field(default_factory=lambda: IN_TREE)
 
@@ -81,7 +79,6 @@ def build_engine(
         lister=around.lister,
         observer=around.observer,
         stopwatch=around.observer.stopwatch if around.observer else None,
-        on_activity=around.on_activity,
     )
     settings = EngineSettings(percentage_of_nodes_to_score=config.percentage_of_nodes_to_score, seed=around.seed)
     return Engine(profiles, cluster, queue, features, around.lister, settings, around.observer)
