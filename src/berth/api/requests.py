@@ -54,6 +54,7 @@ class RequestRules:
 
 
 SPEC_ONLY: Final = RequestRules()
+CONTAINERS_ONLY: Final = RequestRules(pod_level=False)
 FOR_SCORE: Final = RequestRules(pod_level=False, non_missing=NON_ZERO_DEFAULTS)
 
 

@@ -16,6 +16,7 @@ from berth.api.meta import PodKey, PodUid
 from berth.api.node_affinity import RequiredNodeAffinity, compile_node_selector
 from berth.api.pod import Pod
 from berth.api.requests import (
+    CONTAINERS_ONLY,
     CPU,
     FOR_SCORE,
     MEMORY,
@@ -102,7 +103,8 @@ class PodInfo:
         Raises:
             QuantityError: an amount is no quantity.
         """
-        return {name: amount(name, nano) for name, nano in pod_requests(self.pod, SPEC_ONLY).items()}
+        rules = SPEC_ONLY if self.rules.pod_level else CONTAINERS_ONLY
+        return {name: amount(name, nano) for name, nano in pod_requests(self.pod, rules).items()}
 
     @cached_property
     def asked_for_score(self) -> dict[str, int]:

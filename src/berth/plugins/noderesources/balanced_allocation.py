@@ -10,13 +10,14 @@ Source: k8s pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from berth.api.quantity import QuantityError, wrapped
-from berth.api.requests import RequestRules, amount, pod_requests
+from berth.api.requests import amount, pod_requests
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState, StateKey, StateNotFoundError
@@ -42,9 +43,7 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None, handle: Handle) -> None:
         """Build the plugin."""
         self._table = handle.cluster.table
-        rules = handle.cluster.rules
-        self._rules = RequestRules(use_status=True, resize_by_totals=rules.resize_by_totals)
-        self._as_placed = rules == self._rules  # then PodInfo has added the requests up already
+        self._rules = replace(handle.cluster.rules, node_allocatable_claims=False)
         self._scored = weighted((args or NodeResourcesBalancedAllocationArgs()).resources)
 
     def sign(self, pod: PodInfo) -> Hashable:
@@ -98,7 +97,7 @@ class NodeResourcesBalancedAllocation:
 
     def _requests(self, pod: PodInfo) -> dict[str, int]:
         try:
-            if self._as_placed and pod.rules == self._rules:
+            if not pod.rules.node_allocatable_claims:
                 return pod.taken
             return {name: amount(name, nano) for name, nano in pod_requests(pod.pod, self._rules).items()}
         except QuantityError as error:

@@ -8,6 +8,7 @@ Source: k8s pkg/scheduler/framework/plugins/noderesources/fit.go, ``EventsToRegi
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from berth.api.node import Node
@@ -19,7 +20,6 @@ from berth.api.requests import (
     EPHEMERAL_STORAGE,
     MEMORY,
     PODS,
-    RequestRules,
     amount,
     is_scalar,
     pod_requests,
@@ -39,7 +39,7 @@ class FitHints:
         behaviours = handle.behaviours
         self._own_pod, self._assigned_pod = own_pod(behaviours), assigned_pod(behaviours)
         self._device_classes = handle.gates.enabled("DRAExtendedResource")
-        self._rules = RequestRules(use_status=True, resize_by_totals=handle.cluster.rules.resize_by_totals)
+        self._rules = replace(handle.cluster.rules, node_allocatable_claims=False)
 
     def registrations(self) -> Sequence[Registration]:
         """The events that are worth a look."""
