@@ -18,6 +18,7 @@ from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Epochal, FilterPlugin, Scope, ScorePlugin
 from berth.framework.profile import Profile
+from berth.framework.run import FAULTS
 from berth.scheduling.verdicts import FEASIBLE, NO_NODE, Placed, Verdicts, judge, placed_filters
 
 _CLASSES: Final = 64  # how many kinds of pods are remembered; at 5000 nodes each takes a quarter of a megabyte
@@ -98,6 +99,7 @@ class KeptScores:
     """Scores for one kind of pod, by score plugins of scope ROW.
 
     Attributes:
+        sat_out: the plugins that had nothing to say; whether they do may depend on more than the kind of pod.
         raw: int64, shape (row scorers, capacity): raw scores of the rows that fit.
         fixed: int64, shape (capacity,): the weighted sum of those raw scores that are not rescaled.
         rows: the rows that ``rescaled`` and ``totals`` are about, as the very array.
@@ -105,7 +107,8 @@ class KeptScores:
         totals: int64, shape (len(rows),): the sum of all; None if it has to be made anew.
     """
 
-    def __init__(self, scorers: int, capacity: int) -> None:
+    def __init__(self, sat_out: frozenset[str], scorers: int, capacity: int) -> None:
+        self.sat_out = sat_out
         self.raw: Amounts = np.zeros((scorers, capacity), dtype=np.int64)
         self.fixed: Amounts = np.zeros(capacity, dtype=np.int64)
         self.rows: Rows | None = None
@@ -155,7 +158,7 @@ class EquivalenceClasses:
             CycleError: a plugin could not answer.
         """
         kept = self._find(pod)
-        epochs = tuple(plugin.epoch() for plugin in self._epochal)
+        epochs = tuple(plugin.epoch() for plugin in self._epochal), frozenset(state.skip_filter)
         kept.refresh(self._table, self.row_filters, epochs, state, pod)
         return kept
 
@@ -175,7 +178,10 @@ class EquivalenceClasses:
     def _signature(self, pod: PodInfo) -> Hashable:
         if self._signers is None:
             return None
-        parts = tuple(plugin.sign(pod) for plugin in self._signers)
+        try:
+            parts = tuple(plugin.sign(pod) for plugin in self._signers)
+        except FAULTS:
+            return None  # the same plugin meets the fault where it judges the pod, and reports it there
         return None if None in parts else parts
 
 

@@ -119,8 +119,10 @@ class Scoring:
     def _caught_up(self, kept: Kept, scorers: list[_Scorer], state: CycleState, pod: PodInfo) -> KeptScores:
         """What is kept, once the rows that changed and fit have been scored again."""
         scores = kept.scores
-        if scores is None:
-            scores = kept.scores = KeptScores(self._kept_scorers, len(kept.verdicts))
+        if scores is None or scores.sat_out != state.skip_score:
+            sat_out = frozenset(state.skip_score)
+            scores = kept.scores = KeptScores(sat_out, self._kept_scorers, len(kept.verdicts))
+            kept.stale = kept.feasible()
         if not len(kept.stale):
             return scores
         scores.make_room(len(kept.verdicts))
