@@ -17,7 +17,7 @@ from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import NodeStatuses, PreFilterExtensions
 from berth.framework.profile import Profile
-from berth.framework.run import PreFilterOutcome, run_pre_filter
+from berth.framework.run import PreFilterOutcome, guarded, run_pre_filter
 from berth.framework.status import Code
 from berth.scheduling.diagnosis import (
     FitError,
@@ -265,7 +265,7 @@ class Algorithm:
         for plugin in self._extensions:
             if plugin.name in state.skip_filter:
                 continue
-            status = plugin.add_pod(state, pod, other, row)
+            status = guarded(plugin.add_pod, state, pod, other, row)
             if status.code is not Code.SUCCESS:
                 raise CycleError(f'running AddPod on PreFilter plugin "{plugin.name}": {status.message}')
 
