@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from berth.api.quantity import QuantityError
 from berth.cluster.cache import Cluster
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
@@ -253,7 +254,10 @@ class Algorithm:
                 for other in others:
                     if other.uid in table.pods(row):
                         continue
-                    table.add_pod(other, name)
+                    try:
+                        table.add_pod(other, name)
+                    except QuantityError:
+                        continue  # its requests are malformed: it can be placed nowhere, so it takes no room
                     added.append(other)
                     self._tell_extensions(hypothetical, pod, other, row)
                 return int(judge(self._filters, hypothetical, pod, np.array([row], dtype=np.intp))[0])
