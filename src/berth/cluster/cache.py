@@ -164,8 +164,9 @@ class Cluster:
         fresh = NodeTable()
         for placed in self._placed.values():
             fresh.add_pod(placed.info, placed.node_name)
-        for placed in self._placed.values():
-            name = placed.node_name
+        names = {placed.node_name for placed in self._placed.values()}
+        names.update(self.table.name(row) for row in self.table.live_rows().tolist())
+        for name in sorted(names):
             mine, theirs = self.table.usage(name), fresh.usage(name)
             if mine != theirs:
                 raise CacheError(f"node {name}: counted {mine}, the pods add up to {theirs}")

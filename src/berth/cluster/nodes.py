@@ -121,17 +121,15 @@ class NodeTable:
         return self._ports
 
     def usage(self, name: str) -> dict[str, int]:
-        """What the pods on the node *name* take together, by resource name; ``pods`` is their number."""
+        """What the pods on the node *name* take together: amounts by resource name, how many pods, which host ports."""
         row = self._row_of.get(NodeName(name))
         if row is None:
             return {}
         taken = {resource: int(self.requested[index, row]) for resource, index in self._resource_index.items()}
-        cpu_milli, memory_bytes = (int(many) for many in self.non_zero[:, row])
-        return {resource: many for resource, many in taken.items() if many} | {
-            PODS: int(self.pod_count[row]),
-            "non-zero cpu": cpu_milli,
-            "non-zero memory": memory_bytes,
-        }
+        taken[PODS] = int(self.pod_count[row])
+        taken["non-zero cpu"], taken["non-zero memory"] = self.non_zero[:, row].tolist()
+        taken |= {f"port {port.protocol} {port.ip}:{port.port}": many for port, many in self.ports(row).items()}
+        return {what: many for what, many in taken.items() if many}
 
     def resource_index(self, name: str) -> int | None:
         """The first axis of ``allocatable`` and ``requested`` for a resource; None if no node or pod ever named it."""
