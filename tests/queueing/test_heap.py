@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.queueing.heap import KeyedHeap
@@ -48,6 +48,7 @@ def test_dead_items_do_not_pile_up() -> None:
     assert len(heap._heap) < 50
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_it_does_what_a_sorted_list_does(steps: list[tuple[str, int, int]]) -> None:
     heap: KeyedHeap[int, int] = KeyedHeap()

@@ -109,14 +109,14 @@ def test_a_verdict(
     waiters = [waiter(plugin, awaited, hint) for (plugin, awaited, _), hint in zip(scripts, hints, strict=True)]
     book = HintBook({"default-scheduler": HintMap(waiters)}, NEWEST, Ledger(), ManualClock())
     entry = make_entry(ME, unschedulable_plugins=unschedulable, pending_plugins=pending)
-    assert book.judge(entry, event, None, new) is expected
+    assert book.about(event, None, new).judge(entry) is expected
     assert sum(hint.calls for hint in hints) == calls
 
 
 def test_a_pod_of_an_unknown_profile_returns(caplog: pytest.LogCaptureFixture) -> None:
     book = HintBook({}, NEWEST, Ledger(), ManualClock())
     entry = make_entry(ME, unschedulable_plugins={"1"})
-    assert book.judge(entry, NODE_ADD, None, None) is Strategy.AFTER_BACKOFF
+    assert book.about(NODE_ADD, None, None).judge(entry) is Strategy.AFTER_BACKOFF
     assert "No queueing hints are known for profile default-scheduler of pod default/me" in caplog.text
 
 

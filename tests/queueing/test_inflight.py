@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.queueing.builders import (
     CSI_NODE_UPDATE,
@@ -113,6 +113,7 @@ def test_an_attempt_may_end_twice() -> None:
 STEPS = st.lists(st.one_of(st.just("event"), st.integers(0, 5)), max_size=60)
 
 
+@settings(deadline=None)
 @given(STEPS)
 def test_each_pod_sees_what_happened_since_its_pop_and_no_event_is_kept_for_nobody(steps: list[str | int]) -> None:
     ledger = Ledger()

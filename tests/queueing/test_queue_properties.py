@@ -42,8 +42,9 @@ PLUGINS = ("a", "b", "c")
 EVENTS = (NODE_ADD, POD_ADD, PV_ADD, PV_UPDATE, UNSCHEDULABLE_TIMEOUT, ClusterEvent(Resource.WILDCARD, Action.ALL))
 ANSWERS: tuple[Hint | None, ...] = (Hint.QUEUE, Hint.SKIP, Hint.SKIP, None)
 
-NAMES = st.integers(0, 6).map(lambda number: f"p{number}")
-SOME_PLUGINS = st.sets(st.sampled_from(PLUGINS))
+NAMES = st.integers(0, 4).map(lambda number: f"p{number}")
+SOME_PLUGINS = st.sets(st.sampled_from(PLUGINS), max_size=2)
+REJECTORS = st.sampled_from(PLUGINS).map(lambda plugin: {plugin})
 LABELS = st.dictionaries(st.sampled_from(("held by a", "held by g", "x")), st.just(""))
 
 
@@ -81,8 +82,13 @@ def make_profile(behaviours: Behaviours, *plugins: str) -> QueueProfile:
 class Twins(RuleBasedStateMachine):
     """Two queues to which the same happens; one of them does without the index."""
 
-    @initialize(early=st.booleans(), behaviours=st.sampled_from((NEWEST, OLDEST)), start_s=st.floats(0, 5))
-    def start(self, early: bool, behaviours: Behaviours, start_s: float) -> None:
+    @initialize(
+        early=st.booleans(),
+        behaviours=st.sampled_from((NEWEST, OLDEST)),
+        start_s=st.floats(0, 5),
+        rejections=st.lists(REJECTORS, min_size=5, max_size=5),
+    )
+    def start(self, early: bool, behaviours: Behaviours, start_s: float, rejections: list[set[str]]) -> None:
         self.behaviours = behaviours
         profiles = {"one": make_profile(behaviours, "a", "b"), "two": make_profile(behaviours, "b", "c")}
         self.worlds = [
@@ -98,6 +104,9 @@ class Twins(RuleBasedStateMachine):
         self.pods: dict[str, Pod] = {}
         self.flying: dict[PodUid, list[QueuedPodInfo]] = {}
         self.births = 0
+        for number, rejected in enumerate(rejections):
+            self.create(f"p{number}", 0, {}, ("one", "two")[number % 2])
+            self.reject_all(rejected)
 
     @property
     def world(self) -> World:
@@ -153,14 +162,22 @@ class Twins(RuleBasedStateMachine):
     @rule(data=st.data(), rejected=SOME_PLUGINS, pending=SOME_PLUGINS)
     def fail(self, data: st.DataObject, rejected: set[str], pending: set[str]) -> None:
         if self.flying:
-            entries = self.flying.pop(data.draw(st.sampled_from(sorted(self.flying))))
-            for world, entry in zip(self.worlds, entries, strict=True):
-                listed = world.listed.get(entry.key)
-                if listed is None or listed.uid != entry.uid:
-                    world.queue.done(entry.uid)
-                    continue
-                entry.info = PodInfo(listed)
-                world.fail(entry, *rejected, pending=pending - rejected)
+            self.give_back(data.draw(st.sampled_from(sorted(self.flying))), rejected, pending)
+
+    @rule(rejected=SOME_PLUGINS)
+    def reject_all(self, rejected: set[str]) -> None:
+        self.pop(9)
+        for uid in sorted(self.flying):
+            self.give_back(uid, rejected, set())
+
+    def give_back(self, uid: PodUid, rejected: set[str], pending: set[str]) -> None:
+        for world, entry in zip(self.worlds, self.flying.pop(uid), strict=True):
+            listed = world.listed.get(entry.key)
+            if listed is None or listed.uid != entry.uid:
+                world.queue.done(entry.uid)
+                continue
+            entry.info = PodInfo(listed)
+            world.fail(entry, *rejected, pending=pending - rejected)
 
     @rule(data=st.data())
     def bind(self, data: st.DataObject) -> None:
@@ -187,27 +204,21 @@ class Twins(RuleBasedStateMachine):
             if taken:
                 self.flying[taken[0].uid] = taken
 
-    @rule(event=st.sampled_from(EVENTS), new=st.one_of(st.none(), st.integers(0, 30)), check=st.booleans())
-    def happen(self, event: ClusterEvent, new: int | None, check: bool) -> None:
+    @rule(events=st.lists(st.sampled_from(EVENTS), min_size=1, max_size=4), new=st.integers(0, 30), check=st.booleans())
+    def happen(self, events: list[ClusterEvent], new: int, check: bool) -> None:
         for world in self.worlds:
-            world.queue.move_all_to_active_or_backoff_queue(
-                event, None, new, (lambda info: info.priority < 2) if check else None
-            )
+            for event in events:
+                world.queue.move_all_to_active_or_backoff_queue(
+                    event, None, new or None, (lambda info: info.priority < 2) if check else None
+                )
 
     @rule(seconds=st.sampled_from((0.3, 1.0, 4.0, 20.0)))
     def wait(self, seconds: float) -> None:
         for world in self.worlds:
             world.clock.advance(seconds)
-
-    @rule()
-    def end_pauses(self) -> None:
-        for world in self.worlds:
             world.queue.flush_backoff_completed()
-
-    @rule()
-    def end_waits(self) -> None:
-        for world in self.worlds:
-            world.queue.flush_unschedulable_leftover()
+            if seconds > 1:
+                world.queue.flush_unschedulable_leftover()
 
     @invariant()
     def every_pod_is_in_exactly_one_place(self) -> None:
@@ -279,4 +290,4 @@ class Twins(RuleBasedStateMachine):
 
 
 TestTwins = Twins.TestCase
-TestTwins.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestTwins.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

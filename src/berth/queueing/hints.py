@@ -38,6 +38,7 @@ EXTENDER: Final = "Extender"
 """Name under which all extenders together wait."""
 
 _LOG: Final = logging.getLogger(__name__)
+_OUTCOMES: Final = {hint: hint.value for hint in Hint}  # the attribute is slow, and the hot loop needs it
 _REJECTING: Final = (PreEnqueuePlugin, PreFilterPlugin, FilterPlugin, ReservePlugin, PermitPlugin)
 _DEFAULT_RESOURCES: Final = (
     Resource.POD,
@@ -59,6 +60,11 @@ class Strategy(enum.Enum):
     SKIP = enum.auto()  # let it wait
     AFTER_BACKOFF = enum.auto()  # try it again once its pause is over
     IMMEDIATELY = enum.auto()  # try it again, pause or not
+
+
+# Members as plain names: looking them up in their class costs more than the rest of the hot loop.
+_SKIP, _AFTER_BACKOFF, _IMMEDIATELY = Strategy.SKIP, Strategy.AFTER_BACKOFF, Strategy.IMMEDIATELY
+_HINT_QUEUE, _HINT_SKIP = Hint.QUEUE, Hint.SKIP
 
 
 class Waiter(NamedTuple):
@@ -161,9 +167,9 @@ class HintBook:
         observer: QueueObserver,
         stopwatch: Callable[[], float],
     ) -> None:
+        self.observer = observer
+        self.stopwatch = stopwatch
         self._hint_maps = dict(hint_maps)
-        self._observer = observer
-        self._stopwatch = stopwatch
         self._target, self._stranger = behaviours.own_pod_event_resource, behaviours.unscheduled_pod_event_resource
         self._opens: dict[tuple[str, str, Action], bool] = {}
         self._to_ask: dict[tuple[str, Action], frozenset[tuple[str, str]]] = {}
@@ -178,7 +184,7 @@ class HintBook:
 
     def is_of_interest(self, event: ClusterEvent) -> bool:
         """Whether any plugin waits for *event*."""
-        return event.is_wildcard or any(hint_map.waiters_for(event) for hint_map in self._hint_maps.values())
+        return event.is_wildcard or bool(self.rejectors_to_ask(event))
 
     def rejectors_to_ask(self, event: ClusterEvent) -> frozenset[tuple[str, str]]:
         """The (profile, plugin) pairs that wait for *event*; pods that none of them rejected need not be looked at."""
@@ -205,53 +211,77 @@ class HintBook:
             self._opens[key] = opens
         return opens
 
-    def as_seen_by(self, entry: QueuedPodInfo, event: ClusterEvent, new: Any) -> ClusterEvent:
-        """The event under the name that it has for a pod: an update of the pod itself is another event to others."""
+    def about(self, event: ClusterEvent, old: Any, new: Any) -> Inquiry:
+        """An inquiry about something that happened, for as many pods as may have waited for it."""
+        waiters = {profile: hint_map.waiters_for(event) for profile, hint_map in self._hint_maps.items()}
+        return Inquiry(self, waiters, event, old, new)
+
+    def about_recorded(self, entry: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Inquiry:
+        """An inquiry for one pod about something that happened during its attempt.
+
+        The update of a pod goes by one name for the pod itself and by another for all others.
+        """
         if (
             self._target != self._stranger
             and event.resource == self._target
             and not (isinstance(new, Pod) and new.uid == entry.uid)
         ):
-            return replace(event, resource=Resource(self._stranger))
-        return event
+            event = replace(event, resource=Resource(self._stranger))
+        return self.about(event, old, new)
 
-    def judge(self, entry: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Strategy:
-        """Whether *event* is worth another attempt at a pod, as the plugins that rejected it see it."""
-        if not (entry.unschedulable_plugins or entry.pending_plugins):
-            return Strategy.AFTER_BACKOFF
-        if event.is_wildcard:
-            meant = new is None or (isinstance(new, Pod) and new.uid == entry.uid)
-            return Strategy.AFTER_BACKOFF if meant else Strategy.SKIP
-        hint_map = self._hint_maps.get(entry.profile)
-        if hint_map is None:
+
+class Inquiry:
+    """One event, and the plugins that wait for it; what does not depend on the pod is worked out beforehand."""
+
+    __slots__ = ("_book", "_event", "_is_wildcard", "_label", "_new", "_old", "_waiters")
+
+    def __init__(
+        self, book: HintBook, waiters: Mapping[str, tuple[Waiter, ...]], event: ClusterEvent, old: Any, new: Any
+    ) -> None:
+        self._book = book
+        self._waiters = waiters
+        self._event = event
+        self._label = event.label
+        self._is_wildcard = event.is_wildcard
+        self._old = old
+        self._new = new
+
+    def judge(self, entry: QueuedPodInfo) -> Strategy:
+        """Whether the event is worth another attempt at a pod, as the plugins that rejected it see it."""
+        unschedulable, pending = entry.unschedulable_plugins, entry.pending_plugins
+        if not (unschedulable or pending):
+            return _AFTER_BACKOFF
+        if self._is_wildcard:
+            meant = self._new is None or (isinstance(self._new, Pod) and self._new.uid == entry.uid)
+            return _AFTER_BACKOFF if meant else _SKIP
+        waiters = self._waiters.get(entry.info.pod.spec.scheduler_name)
+        if waiters is None:
             _LOG.error("No queueing hints are known for profile %s of pod %s", entry.profile, entry.key)
-            return Strategy.AFTER_BACKOFF
-        strategy = Strategy.SKIP
-        for waiter in hint_map.waiters_for(event):
-            pending = waiter.plugin in entry.pending_plugins
-            if not pending and waiter.plugin not in entry.unschedulable_plugins:
+            return _AFTER_BACKOFF
+        strategy = _SKIP
+        for plugin, _, hint in waiters:
+            if plugin not in unschedulable and plugin not in pending:
                 continue
-            if self._ask(waiter, entry, event, old, new) is Hint.SKIP:
+            if self._ask(plugin, hint, entry) is _HINT_SKIP:
                 continue
-            if pending:
-                return Strategy.IMMEDIATELY
-            if not entry.pending_plugins:
-                return Strategy.AFTER_BACKOFF
-            strategy = Strategy.AFTER_BACKOFF
+            if plugin in pending:
+                return _IMMEDIATELY
+            if not pending:
+                return _AFTER_BACKOFF
+            strategy = _AFTER_BACKOFF
         return strategy
 
-    def _ask(self, waiter: Waiter, entry: QueuedPodInfo, event: ClusterEvent, old: Any, new: Any) -> Hint:
-        start_s = self._stopwatch()
-        hint, label = Hint.QUEUE, "Error"
+    def _ask(self, plugin: str, hint: HintFn | None, entry: QueuedPodInfo) -> Hint:
+        stopwatch = self._book.stopwatch
+        start_s = stopwatch()
+        answer, outcome = _HINT_QUEUE, "Error"
         try:
-            if waiter.hint is not None:
-                hint = waiter.hint(entry.info, old, new)
-            label = hint.value
+            if hint is not None:
+                answer = hint(entry.info, self._old, self._new)
+            outcome = _OUTCOMES[answer]
         except HintError as error:
-            _LOG.warning(
-                "The hint of %s for %s failed, pod %s is tried: %s", waiter.plugin, event.label, entry.key, error
-            )
+            _LOG.warning("The hint of %s for %s failed, pod %s is tried: %s", plugin, self._label, entry.key, error)
         except Exception:  # noqa: BLE001 - logged; a plugin's fault must not lose its pods
-            _LOG.exception("The hint of %s for %s broke off, pod %s is tried", waiter.plugin, event.label, entry.key)
-        self._observer.hint_ran(waiter.plugin, event.label, label, self._stopwatch() - start_s)
-        return hint
+            _LOG.exception("The hint of %s for %s broke off, pod %s is tried", plugin, self._label, entry.key)
+        self._book.observer.hint_ran(plugin, self._label, outcome, stopwatch() - start_s)
+        return answer

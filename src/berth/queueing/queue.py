@@ -334,10 +334,11 @@ class SchedulingQueue:
 
     def _move(self, candidates: Iterable[QueuedPodInfo], event: ClusterEvent, old: Any, new: Any) -> None:
         poppable = False
+        inquiry = self._hints.about(event, old, new)
         for entry in candidates:
-            if entry.gated and not self._may_open_gate(entry, event):
+            if entry.gating_plugin and not self._may_open_gate(entry, event):
                 continue
-            strategy = self._hints.judge(entry, event, old, new)
+            strategy = inquiry.judge(entry)
             if strategy is Strategy.SKIP:
                 continue
             self._places.unschedulable.remove(entry.key)
@@ -349,7 +350,7 @@ class SchedulingQueue:
     def _requeue_after_update(self, entry: QueuedPodInfo, events: Iterable[ClusterEvent], old: Pod, new: Pod) -> None:
         place = Place.UNSCHEDULABLE
         for event in events:
-            strategy = self._hints.judge(entry, event, old, new)
+            strategy = self._hints.about(event, old, new).judge(entry)
             if place is Place.BACKOFF and strategy is not Strategy.IMMEDIATELY:
                 continue
             place = self._requeue(entry, strategy, event.label)
@@ -391,7 +392,7 @@ class SchedulingQueue:
             return Strategy.AFTER_BACKOFF
         best = Strategy.SKIP
         for event, old, new in self._in_flight.events_since_pop(entry.uid):
-            strategy = self._hints.judge(entry, self._hints.as_seen_by(entry, event, new), old, new)
+            strategy = self._hints.about_recorded(entry, event, old, new).judge(entry)
             if strategy is Strategy.IMMEDIATELY:
                 return strategy
             if strategy is Strategy.AFTER_BACKOFF:

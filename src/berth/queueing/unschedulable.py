@@ -9,6 +9,7 @@ Source: k8s pkg/scheduler/backend/queue/scheduling_queue.go, ``unschedulablePods
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class UnschedulablePods:
         found: dict[PodKey, _Slot] = {}
         for rejector in (*_ANYTHING, *rejectors):
             found.update(self._of_rejector.get(rejector, {}))
-        return [slot.entry for slot in sorted(found.values(), key=_arrival)]
+        return [slot.entry for slot in sorted(found.values(), key=attrgetter("arrival"))]
 
     def _rejectors(self, entry: QueuedPodInfo) -> tuple[Rejector, ...]:
         profile = entry.profile
@@ -107,7 +108,3 @@ class UnschedulablePods:
             del pods[slot.entry.key]
             if not pods:
                 del self._of_rejector[rejector]
-
-
-def _arrival(slot: _Slot) -> int:
-    return slot.arrival
