@@ -14,8 +14,10 @@ import msgspec
 from aiohttp import ClientTimeout
 
 from berth.sandbox import strategic
+from berth.sandbox.conform import conformed
 from berth.sandbox.errors import ApiError
-from berth.sandbox.objects import section
+from berth.sandbox.fields import message_of
+from berth.sandbox.objects import section, without
 from berth.sandbox.registry import DeleteOptions, Preconditions, Registry
 from berth.sandbox.routes import Route, resolve
 from berth.sandbox.store import ExpiredError
@@ -57,10 +59,11 @@ class DirectAccess:
     def _do(self, method: str, route: Route, body: JsonObject) -> JsonObject:
         registry, resource, key = self._registry, route.resource, (route.namespace, route.name)
         if method == "POST":
-            untyped = {name: value for name, value in body.items() if name not in ("kind", "apiVersion")}
-            return registry.create(resource, route.namespace, untyped).obj
+            obj, _ = conformed(resource, without(body, "kind", "apiVersion"))
+            return registry.create(resource, route.namespace, obj).obj
         if method == "PATCH":
-            merged = strategic.merge(registry.get(resource, key).obj, body, resource.kind)
+            kept = registry.get(resource, key).obj
+            merged, _ = conformed(resource, strategic.merge(kept, body, message_of(resource)), kept)
             return registry.update(resource, key, merged, subresource=route.subresource).obj
         if method == "DELETE":
             uid = section(body, "preconditions").get("uid")

@@ -1,8 +1,8 @@
-"""What an object goes through before it is kept: canonical amounts, defaults, checks against other objects, rules.
+"""What an object goes through before it is kept: defaults, checks against other objects, rules.
 
 Dispatches to the modules that know the kinds: `pod_defaults`, `pod_rules`, `kind_defaults`, `rules`. What needs other
-objects is decided here: namespaces, priority classes, default storage classes, runtime classes. Kinds without an entry
-are kept as they come. Called by `registry`.
+objects is decided here: namespaces, priority classes, default storage classes, runtime classes. Objects come in as
+`conform` left them, so their types are right. Called by `registry`.
 
 Source: k8s plugin/pkg/admission/{namespace/lifecycle,priority,storage/storageclass/setdefault,runtimeclass}.
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from berth.api.quantity import QuantityError
 from berth.sandbox import errors
-from berth.sandbox.amounts import with_canonical_amounts
+from berth.sandbox.conform import zero
 from berth.sandbox.event_forms import event_faults
+from berth.sandbox.fields import message_of
 from berth.sandbox.kind_defaults import COMPLETE, FAULTS, change_faults
 from berth.sandbox.objects import items, section
 from berth.sandbox.pod_defaults import (
@@ -22,7 +22,6 @@ from berth.sandbox.pod_defaults import (
     complete_spec,
     first_status,
     merge_label_keys,
-    with_full_conditions,
 )
 from berth.sandbox.pod_rules import pod_change_faults, pod_faults
 from berth.sandbox.rules import metadata_faults
@@ -52,6 +51,7 @@ class DefaultAdmission:
         self._store = store
         self._table = table
         self._now = now
+        self._services = 0  # services that got an address so far
 
     def create(self, resource: Resource, key: Key, obj: JsonObject) -> JsonObject:
         """The object to create, with defaults.
@@ -61,16 +61,21 @@ class DefaultAdmission:
         """
         if key[0]:
             self._check_namespace(resource, key)
-        obj = _canonical(resource, obj)
         if resource.kind in _PRIORITIZED:
             self._set_priority(resource, key[1], obj.setdefault("spec", {}))
         if resource.kind == "Pod":
-            self._complete_new_pod(obj)
+            self._complete_new_pod(key[1], obj)
         elif resource.kind == "PersistentVolumeClaim":
             self._set_storage_class(obj)
+        elif resource.kind == "Service":
+            self._set_addresses(obj["spec"])
+        elif resource.kind == "DeviceTaintRule":
+            obj["spec"]["taint"].setdefault("timeAdded", self._now())
         complete = COMPLETE.get(resource.kind)
         if complete is not None:
             complete(obj)
+        if resource.to_stored is None and (known := message_of(resource)) is not None:
+            obj = {**zero(known), **obj}
         faults = metadata_faults(resource.kind, obj["metadata"]) + _faults(resource, obj)
         if faults:
             raise errors.invalid(resource, key[1], faults)
@@ -82,9 +87,6 @@ class DefaultAdmission:
         Raises:
             ApiError: 422.
         """
-        new = _canonical(resource, new)
-        if resource.kind in ("Pod", "Node"):
-            new = with_full_conditions(resource.kind, old, new)
         if subresource:
             return new
         name = old["metadata"]["name"]
@@ -127,9 +129,9 @@ class DefaultAdmission:
             error.details = {**(error.details or {}), "causes": [{**cause, "field": "metadata.namespace"}]}
             raise error
 
-    def _complete_new_pod(self, pod: JsonObject) -> None:
+    def _complete_new_pod(self, name: str, pod: JsonObject) -> None:
         spec = pod.setdefault("spec", {})
-        self._set_overhead(spec)
+        self._set_overhead(name, spec)
         complete_spec(spec)
         complete_pod_spec(spec)
         merge_label_keys(pod)
@@ -176,14 +178,25 @@ class DefaultAdmission:
         chosen = entry.obj
         return chosen["metadata"]["name"], chosen["value"], chosen.get("preemptionPolicy", "PreemptLowerPriority")
 
-    def _set_overhead(self, spec: JsonObject) -> None:
-        name = spec.get("runtimeClassName")
-        if not name:
+    def _set_overhead(self, name: str, spec: JsonObject) -> None:
+        class_name = spec.get("runtimeClassName")
+        if not class_name:
             return
-        entry = self._find(self._table.served("node.k8s.io", "v1", "runtimeclasses"), ("", name))
-        overhead = section(section(entry.obj, "overhead"), "podFixed") if entry is not None else {}
-        if overhead:
+        entry = self._find(self._table.served("node.k8s.io", "v1", "runtimeclasses"), ("", class_name))
+        if entry is None:
+            pods = self._table.served("", "v1", "pods")
+            raise errors.forbidden(pods, name, f'pod rejected: RuntimeClass "{class_name}" not found')
+        if overhead := section(section(entry.obj, "overhead"), "podFixed"):
             spec["overhead"] = overhead
+
+    def _set_addresses(self, spec: JsonObject) -> None:
+        if spec.get("type", "ClusterIP") == "ExternalName" or spec.get("clusterIP"):
+            return
+        self._services += 1
+        spec["clusterIP"] = f"10.96.{self._services >> 8 & 255}.{self._services & 255}"
+        spec["clusterIPs"] = [spec["clusterIP"]]
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
 
     def _set_storage_class(self, claim: JsonObject) -> None:
         spec = claim.setdefault("spec", {})
@@ -199,17 +212,6 @@ class DefaultAdmission:
 
     def _find(self, resource: Resource, key: Key) -> Entry | None:
         return self._store.collection(resource).get(key)
-
-
-def _canonical(resource: Resource, obj: JsonObject) -> JsonObject:
-    try:
-        return with_canonical_amounts(resource.kind, obj)
-    except QuantityError as error:
-        text = (
-            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: quantities must '
-            "match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-        )
-        raise errors.bad_request(text) from error
 
 
 def _faults(resource: Resource, obj: JsonObject) -> list[errors.FieldError]:

@@ -183,6 +183,12 @@ def unprocessable() -> ApiError:
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
+def strict_patch(patch: str, faults: Sequence[str]) -> ApiError:
+    """422: a patch that would set fields which the type does not have."""
+    fault = invalid_value("patch", patch, f"strict decoding error: {', '.join(faults)}")
+    return ApiError(422, "Invalid", f' "" is invalid: {fault}', {"causes": [fault.cause()]})
+
+
 def bad_request(message: str) -> ApiError:
     """400: the request cannot be understood."""
     return ApiError(400, "BadRequest", message)

@@ -1,8 +1,7 @@
 """The two faces of an event, `v1` and `events.k8s.io/v1`, and what makes one valid.
 
 Events are kept in the `v1` form; the newer API shows the same objects under other names. Pure functions on JSON
-objects that share what they do not change, apart from `complete_event`, which fills in. Called by `registry` through
-the resource table and by `admission`.
+objects that share what they do not change. Called by `handlers` through the resource table and by `admission`.
 
 Source: k8s pkg/apis/events/v1/conversion.go.
 """
@@ -11,7 +10,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from berth.sandbox.conform import zero
 from berth.sandbox.errors import FieldError, invalid_value, required
+from berth.sandbox.fields import message
 from berth.sandbox.objects import section
 from berth.sandbox.rules import qualified_name_faults
 
@@ -45,17 +46,7 @@ def from_core(event: JsonObject) -> JsonObject:
 
 def to_core(event: JsonObject) -> JsonObject:
     """An event of `events.k8s.io/v1` in the form in which it is kept."""
-    return {_TO_CORE.get(name, name): value for name, value in event.items()}
-
-
-def complete_event(event: JsonObject) -> None:
-    """Put in what the typed encoder of `v1` always writes."""
-    for name in ("firstTimestamp", "lastTimestamp", "eventTime"):
-        event.setdefault(name, None)
-    for name in ("reportingComponent", "reportingInstance"):
-        event.setdefault(name, "")
-    event.setdefault("involvedObject", {})
-    event.setdefault("source", {})
+    return {**zero(message("core.Event")), **{_TO_CORE.get(name, name): value for name, value in event.items()}}
 
 
 def event_faults(event: JsonObject, *, strict: bool) -> list[FieldError]:

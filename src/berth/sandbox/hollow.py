@@ -235,23 +235,24 @@ class HollowKubelet:
                 if task := self._tasks.pop((uid, name), None):
                     task.cancel()
         elif "deletionTimestamp" in metadata:
-            self._begin((uid, "stop"), self._stop(pod))
+            # Without grace the API server is done with it, or waits for somebody else's finalizer.
+            if metadata.get("deletionGracePeriodSeconds"):
+                self._begin((uid, "stop"), self._stop, pod)
         elif section(pod, "status").get("phase") == "Pending":
-            self._begin((uid, "start"), self._start(pod))
+            self._begin((uid, "start"), self._start, pod)
 
-    def _begin(self, name: tuple[str, str], work: Any) -> None:
+    def _begin(self, name: tuple[str, str], work: Callable[[JsonObject], Awaitable[None]], pod: JsonObject) -> None:
         if name in self._tasks:
-            work.close()
             return
-        task = self._tasks[name] = asyncio.create_task(self._guarded(work))
+        task = self._tasks[name] = asyncio.create_task(self._guarded(work, pod))
         task.add_done_callback(lambda done: self._tasks.pop(name, None) if self._tasks.get(name) is done else None)
 
-    async def _guarded(self, work: Awaitable[None]) -> None:
+    async def _guarded(self, work: Callable[[Any], Awaitable[None]], subject: Any) -> None:
         try:
-            await work
+            await work(subject)
         except (ApiError, OSError) as error:
             if getattr(error, "reason", "") not in ("NotFound", "Conflict"):
-                _log.warning("a hollow node could not report on a pod", extra={"reason": str(error)})
+                _log.warning("a hollow node could not report", extra={"reason": str(error)})
 
     async def _start(self, pod: JsonObject) -> None:
         await self._sleep(self._pace.start_s)
@@ -273,7 +274,7 @@ class HollowKubelet:
         period_s = self._pace.heartbeat_s or 0.0
         while True:
             for name in list(self._addresses):
-                await self._guarded(self._renew(name))
+                await self._guarded(self._renew, name)
             await self._sleep(period_s)
 
     async def _renew(self, node_name: str) -> None:

@@ -8,11 +8,11 @@ Source: k8s pkg/apis/{core,apps,batch,storage,scheduling,resource}/v1/defaults.g
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, Any, Final
 
 from berth.sandbox import errors
 from berth.sandbox.errors import FieldError, invalid_value, required
-from berth.sandbox.event_forms import complete_event
 from berth.sandbox.objects import items, section
 from berth.sandbox.pod_defaults import complete_spec
 from berth.sandbox.pod_rules import pod_faults
@@ -25,23 +25,7 @@ JsonObject = dict[str, Any]
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MAX_USER_PRIORITY: Final = 1_000_000_000
-_NODE_INFO: Final = (
-    "machineID",
-    "systemUUID",
-    "bootID",
-    "kernelVersion",
-    "osImage",
-    "containerRuntimeVersion",
-    "kubeletVersion",
-    "kubeProxyVersion",
-    "operatingSystem",
-    "architecture",
-)
-# What the typed encoder writes of a node about which nothing is known.
-EMPTY_NODE_STATUS: Final[JsonObject] = {
-    "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
-    "nodeInfo": dict.fromkeys(_NODE_INFO, ""),
-}
+_JOB_PREFIXES: Final = ("batch.kubernetes.io/", "")
 _MAX_SURGE: Final = {"maxUnavailable": "25%", "maxSurge": "25%"}
 
 
@@ -59,8 +43,6 @@ def _complete_node(obj: JsonObject) -> None:
     status = obj.setdefault("status", {})
     if "capacity" in status and not status.get("allocatable"):
         status["allocatable"] = status["capacity"]
-    for name, value in EMPTY_NODE_STATUS.items():
-        status[name] = {**value, **section(status, name)}
 
 
 def _complete_volume(obj: JsonObject) -> None:
@@ -92,6 +74,9 @@ def _complete_service(obj: JsonObject) -> None:
 
 def _complete_secret(obj: JsonObject) -> None:
     obj.setdefault("type", "Opaque")
+    if (texts := obj.pop("stringData", None)) is not None:
+        encoded = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+        obj["data"] = {**section(obj, "data"), **encoded}
 
 
 def _complete_priority_class(obj: JsonObject) -> None:
@@ -117,16 +102,6 @@ def _complete_driver(obj: JsonObject) -> None:
         ("volumeLifecycleModes", ["Persistent"]),
     ):
         spec.setdefault(field, value)
-
-
-def _complete_csi_node(obj: JsonObject) -> None:
-    for driver in items(obj.setdefault("spec", {}), "drivers"):
-        driver.setdefault("topologyKeys", None)
-    obj.setdefault("status", {})
-
-
-def _complete_device_class(obj: JsonObject) -> None:
-    obj.setdefault("spec", {})
 
 
 def _complete_claim_spec(spec: JsonObject) -> None:
@@ -171,20 +146,33 @@ def _complete_replicas(obj: JsonObject) -> None:
     obj.setdefault("status", {"replicas": 0})
 
 
+def _complete_replication(obj: JsonObject) -> None:
+    _complete_replicas(obj)
+    labels = section(section(section(obj["spec"], "template"), "metadata"), "labels")
+    if labels:
+        obj["metadata"].setdefault("labels", labels)
+        obj["spec"].setdefault("selector", labels)
+
+
 def _complete_stateful_set(obj: JsonObject) -> None:
     spec = _complete_template(obj)
     spec.setdefault("replicas", 1)
     spec.setdefault("podManagementPolicy", "OrderedReady")
     spec.setdefault("revisionHistoryLimit", 10)
-    spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
+    if not spec.get("updateStrategy"):
+        spec["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0, "maxUnavailable": 1}}
+    spec.setdefault("persistentVolumeClaimRetentionPolicy", {"whenDeleted": "Retain", "whenScaled": "Retain"})
     obj.setdefault("status", {"replicas": 0, "availableReplicas": 0})
 
 
 def _complete_daemon_set(obj: JsonObject) -> None:
     spec = _complete_template(obj)
     spec.setdefault("revisionHistoryLimit", 10)
-    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-    spec.setdefault("updateStrategy", rolling)
+    if not spec.get("updateStrategy"):
+        rolling = {"maxSurge": 0, "maxUnavailable": 1}
+        spec["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": rolling}
+    annotations = section(obj["metadata"], "annotations")
+    obj["metadata"]["annotations"] = {"deprecated.daemonset.template.generation": "1", **annotations}
     counts = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
     obj.setdefault("status", dict.fromkeys(counts, 0))
 
@@ -198,15 +186,14 @@ def _complete_job(obj: JsonObject) -> None:
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
-    uid = obj["metadata"].get("uid", "")
-    if not spec.get("manualSelector") and not spec.get("selector"):
-        labels = {
-            "batch.kubernetes.io/controller-uid": uid,
-            "batch.kubernetes.io/job-name": obj["metadata"].get("name", ""),
-        }
+    spec.setdefault("manualSelector", False)
+    uid, name = obj["metadata"].get("uid", ""), obj["metadata"]["name"]
+    if not spec["manualSelector"] and not spec.get("selector"):
+        labels = {prefix + "controller-uid": uid for prefix in _JOB_PREFIXES}
+        labels |= {prefix + "job-name": name for prefix in _JOB_PREFIXES}
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
-        metadata = spec.setdefault("template", {}).setdefault("metadata", {})
-        metadata["labels"] = {**section(metadata, "labels"), **labels}
+        for metadata in (obj["metadata"], spec["template"].setdefault("metadata", {})):
+            metadata["labels"] = {**section(metadata, "labels"), **labels}
     obj.setdefault("status", {})
 
 
@@ -222,7 +209,6 @@ def _complete_pod_group(obj: JsonObject) -> None:
 
 COMPLETE: Final[dict[str, Callable[[JsonObject], None]]] = {
     "Namespace": _complete_namespace,
-    "Event": complete_event,
     "Node": _complete_node,
     "PersistentVolume": _complete_volume,
     "PersistentVolumeClaim": _complete_claim,
@@ -231,13 +217,11 @@ COMPLETE: Final[dict[str, Callable[[JsonObject], None]]] = {
     "PriorityClass": _complete_priority_class,
     "StorageClass": _complete_storage_class,
     "CSIDriver": _complete_driver,
-    "CSINode": _complete_csi_node,
-    "DeviceClass": _complete_device_class,
     "ResourceClaim": _complete_resource_claim,
     "ResourceClaimTemplate": _complete_claim_template,
     "Deployment": _complete_deployment,
     "ReplicaSet": _complete_replicas,
-    "ReplicationController": _complete_replicas,
+    "ReplicationController": _complete_replication,
     "StatefulSet": _complete_stateful_set,
     "DaemonSet": _complete_daemon_set,
     "Job": _complete_job,

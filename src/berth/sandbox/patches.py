@@ -12,6 +12,7 @@ import msgspec
 import yaml
 
 from berth.sandbox import errors, strategic
+from berth.sandbox.fields import message_of
 from berth.sandbox.objects import without_nulls
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _apply(obj: JsonObject, patch: Any, content_type: str, resource: Resource) -
     if content_type == MERGE_PATCH:
         return merge_patch(obj, patch)
     try:
-        return strategic.merge(obj, patch, resource.kind)
+        return strategic.merge(obj, patch, message_of(resource))
     except strategic.StrategicPatchError as error:
         raise errors.unprocessable() from error
 
@@ -203,4 +204,4 @@ def applied(obj: JsonObject, wanted: JsonObject, resource: Resource) -> JsonObje
     """
     if resource.typed_items:
         return dict(merge_patch(obj, wanted))
-    return strategic.merge(obj, wanted, resource.kind)
+    return strategic.merge(obj, wanted, message_of(resource))

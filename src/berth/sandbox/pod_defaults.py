@@ -170,23 +170,6 @@ def first_status(pod: JsonObject, now: str) -> JsonObject:
     return status
 
 
-_CONDITION_TIMES: Final = {
-    "Pod": ("lastProbeTime", "lastTransitionTime"),
-    "Node": ("lastHeartbeatTime", "lastTransitionTime"),
-}
-
-
-def with_full_conditions(kind: str, old: JsonObject, new: JsonObject) -> JsonObject:
-    """*new* with both times in each condition, null where unknown, as a typed encoder writes them."""
-    status = section(new, "status")
-    conditions = items(status, "conditions")
-    first, second = _CONDITION_TIMES[kind]
-    if status is old.get("status") or all(first in each and second in each for each in conditions):
-        return new
-    full = [{first: None, second: None, **each} for each in conditions]
-    return {**new, "status": {**status, "conditions": full}}
-
-
 def qos_class(spec: JsonObject) -> str:
     """`Guaranteed`, `Burstable` or `BestEffort`.
 

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from berth.sandbox import errors
 from berth.sandbox.objects import items, parse_time, replaced, rfc3339, section, utc_now, without
-from berth.sandbox.store import Entry, Key, Store, encode
+from berth.sandbox.store import Entry, Key, Store, encode, entry_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,7 +197,8 @@ class Registry:
         if dry_run:
             return self._shown(new)
         if _only_waits_for_finalizers(new):
-            return self.store.remove(resource, key)
+            gone = self.store.remove(resource, key)
+            return entry_of(new, gone.version)
         return self.store.put(resource, key, new)
 
     def replace(self, resource: Resource, key: Key, obj: JsonObject) -> Entry:

@@ -18,10 +18,12 @@ from aiohttp import web
 from berth.sandbox import errors
 from berth.sandbox.admission import DefaultAdmission
 from berth.sandbox.bootstrap import create_system_objects
+from berth.sandbox.calls import Answer, Call, number, version_number
 from berth.sandbox.catalogue import built_in
 from berth.sandbox.custom import CustomResources
 from berth.sandbox.discovery import AGGREGATED, Discovery
-from berth.sandbox.handlers import Answer, Call, Verbs, number, version_number
+from berth.sandbox.errors import quote
+from berth.sandbox.handlers import Verbs
 from berth.sandbox.namespaces import NamespaceReaper
 from berth.sandbox.objects import rfc3339, utc_now
 from berth.sandbox.registry import Registry
@@ -156,20 +158,23 @@ class EmbeddedApiServer:
         route = resolve(self.registry.table, path)
         if route is None:
             return self._about(path, request.headers.get("Accept", ""))
-        headers = request.headers
+        sent = request.headers
         call = Call(
             route=route,
             query=dict(parse_qsl(query_text, keep_blank_values=True)) if query_text else {},
             body=await request.read() if request.body_exists else b"",
-            content_type=headers.get("Content-Type", "").partition(";")[0].strip(),
-            accept=headers.get("Accept", ""),
+            content_type=sent.get("Content-Type", "").partition(";")[0].strip(),
+            accept=sent.get("Accept", ""),
         )
         if len(call.body) > _MAX_BODY_BYTES:
             raise errors.ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {_MAX_BODY_BYTES}")
         if request.method == "GET" and not route.name and call.query.get("watch") in _TRUE:
             return await self._watch(request, call)
         answer = self._answer(request.method, call)
-        return _json(answer.code, answer.body)
+        response = _json(answer.code, answer.body)
+        for text in answer.warnings:
+            response.headers.add("Warning", f"299 - {quote(text)}")
+        return response
 
     def _about(self, path: str, accept: str) -> web.Response:
         answer = self._discovery.answer(path, accept)
@@ -242,7 +247,7 @@ class EmbeddedApiServer:
         return PartialEncoder(resource) if form == "metadata" else Encoder(resource)
 
     def _watch_options(self, route: Route, query: dict[str, str]) -> WatchOptions:
-        version = version_number(query)
+        version = version_number(query, watch=True)
         initial_events = query.get("sendInitialEvents") in _TRUE
         if initial_events and query.get("resourceVersionMatch") != "NotOlderThan":
             raise errors.initial_events_need_match()

@@ -251,8 +251,13 @@ class Store:
 
     def _next(self, obj: JsonObject) -> Entry:
         self.version += 1
-        stamped = stamp(obj, self.version)
-        return Entry(stamped, encode(stamped), self.version)
+        return entry_of(obj, self.version)
+
+
+def entry_of(obj: JsonObject, version: int) -> Entry:
+    """The same object under another resource version, encoded."""
+    stamped = stamp(obj, version)
+    return Entry(stamped, encode(stamped), version)
 
 
 def stamp(obj: JsonObject, version: int) -> JsonObject:

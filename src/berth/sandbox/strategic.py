@@ -1,15 +1,16 @@
 """Strategic merge patches: merging that knows which lists are really maps.
 
-Which lists merge, and by which key, is a property of the built-in types; nearly always the field's name decides it, so
-a table by name with a few exceptions by kind stands in for the types. Results share everything that a patch leaves
-alone. Pure functions, called by `patches`.
+Which lists merge, and by which key, is a property of the types, told by `fields`. Results share everything that a patch
+leaves alone. Pure functions, called by `patches` and `access`.
 
-Source: k8s apimachinery/pkg/util/strategicpatch/patch.go; the `patchStrategy` tags of the types in k8s.io/api.
+Source: k8s apimachinery/pkg/util/strategicpatch/patch.go.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
+
+from berth.sandbox.fields import Field, Message, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,73 +19,20 @@ JsonObject = dict[str, Any]
 
 _ORDER: Final = "$setElementOrder/"
 _REMOVE: Final = "$deleteFromPrimitiveList/"
-
-# Field name -> merge key. An empty key marks a list of plain values that merges as a set.
-_MERGE_KEYS: Final[dict[str, str]] = {
-    "conditions": "type",
-    "addresses": "type",
-    "ownerReferences": "uid",
-    "containers": "name",
-    "initContainers": "name",
-    "ephemeralContainers": "name",
-    "imagePullSecrets": "name",
-    "hostAliases": "ip",
-    "topologySpreadConstraints": "topologyKey",
-    "schedulingGates": "name",
-    "resourceClaims": "name",
-    "resourceClaimStatuses": "name",
-    "volumes": "name",
-    "env": "name",
-    "ports": "containerPort",
-    "volumeMounts": "mountPath",
-    "volumeDevices": "devicePath",
-    "allocatedResourcesStatus": "name",
-    "podIPs": "ip",
-    "hostIPs": "ip",
-    "podCIDRs": "",
-    "reservedFor": "uid",
-    "drivers": "name",
-}
-# (kind, field name) where a kind differs; None is a list that is replaced as a whole.
-_EXCEPTIONS: Final[dict[tuple[str, str], str | None]] = {
-    ("Service", "ports"): "port",
-    ("Endpoints", "ports"): None,
-    ("Endpoints", "addresses"): None,
-    ("ServiceAccount", "secrets"): "name",
-    ("ServiceAccount", "imagePullSecrets"): None,
-}
+_REPLACED: Final = "!"
 
 
 class StrategicPatchError(ValueError):
     """A patch whose directives cannot be carried out."""
 
 
-def merge_key(kind: str, parent: str, field: str) -> str | None:
-    """How a list merges.
-
-    Args:
-        kind: of the whole object.
-        parent: name of the field that holds *field*; empty at the top.
-        field: name of the list.
-
-    Returns:
-        The key of its items; empty for a set of plain values; None if it is replaced as a whole.
-    """
-    if field == "finalizers":
-        return "" if parent == "metadata" else None
-    if (kind, field) in _EXCEPTIONS:
-        return _EXCEPTIONS[(kind, field)]
-    return _MERGE_KEYS.get(field)
-
-
-def merge(original: JsonObject, patch: JsonObject, kind: str, parent: str = "") -> JsonObject:
+def merge(original: JsonObject, patch: JsonObject, known: Message | None) -> JsonObject:
     """*original* changed by a strategic merge patch.
 
     Args:
         original: the object, or a part of it; read only.
         patch: the patch, or its part; read only.
-        kind: of the whole object.
-        parent: name of the field that holds *original*; empty at the top.
+        known: what *original* is; None where its fields are not known, so that lists are replaced as a whole.
 
     Raises:
         StrategicPatchError: a directive does not fit.
@@ -101,66 +49,67 @@ def merge(original: JsonObject, patch: JsonObject, kind: str, parent: str = "") 
         result = {name: value for name, value in result.items() if name in patch["$retainKeys"]}
     for name, value in patch.items():
         if not name.startswith("$"):
-            _merge_field(result, name, patch, _List(kind, name, merge_key(kind, parent, name)), value)
+            _merge_field(result, name, value, patch, _field(known, name))
     for name in patch:
         if name.startswith((_ORDER, _REMOVE)):
-            field = name.partition("/")[2]
-            if field not in patch and field in result:
-                place = _List(kind, field, merge_key(kind, parent, field))
-                result[field] = _merge_list(result[field], [], patch, place)
+            listed = name.partition("/")[2]
+            field = _field(known, listed)
+            if listed not in patch and listed in result and field is not None:
+                result[listed] = _merge_list(result[listed], [], patch, field)
     return result
 
 
-class _List(NamedTuple):
-    """Where a list stands: kind of the whole object, name of the field, merge key (see `merge_key`)."""
-
-    kind: str
-    field: str
-    key: str | None
+def _field(known: Message | None, name: str) -> Field | None:
+    return known.fields.get(name) if known is not None else None
 
 
-def _merge_field(result: JsonObject, name: str, patch: JsonObject, place: _List, value: Any) -> None:
+def _inside(field: Field | None) -> Message | None:
+    return message(field.kind) if field is not None and field.is_message else None
+
+
+def _merge_field(result: JsonObject, name: str, value: Any, patch: JsonObject, field: Field | None) -> None:
     old = result.get(name)
+    merge_key = field.merge if field is not None else None
     if value is None:
         result.pop(name, None)
     elif isinstance(value, dict):
-        result[name] = merge(old if isinstance(old, dict) else {}, value, place.kind, name)
-    elif isinstance(value, list) and place.key is not None:
-        result[name] = _merge_list(old if isinstance(old, list) else [], value, patch, place)
+        kept = old if isinstance(old, dict) and merge_key != _REPLACED else {}
+        result[name] = merge(kept, value, _inside(field))
+    elif isinstance(value, list) and field is not None and merge_key is not None:
+        result[name] = _merge_list(old if isinstance(old, list) else [], value, patch, field)
     else:
         result[name] = value
 
 
-def _merge_list(original: list[Any], changes: list[Any], patch: JsonObject, place: _List) -> list[Any]:
-    key = place.key
+def _merge_list(original: list[Any], changes: list[Any], patch: JsonObject, field: Field) -> list[Any]:
+    key = field.merge
     if key is None:
         return original
-    order = patch.get(_ORDER + place.field)
+    # Where the patch says nothing of the order, its own items come in its own order.
+    order = patch.get(_ORDER + field.name, changes)
     if key == "":
-        removed = patch.get(_REMOVE + place.field, ())
+        removed = patch.get(_REMOVE + field.name, ())
         kept = [item for item in original if item not in removed]
         merged = kept + [item for item in changes if item not in kept]
-        return merged if order is None else _ordered(merged, order, original, lambda item: item)
-    merged = _merge_items(original, changes, key, place)
-    if order is None:
-        return merged
-    wanted = [_key_of(item, key, place.field) for item in order]
+        return _ordered(merged, order, original, lambda item: item)
+    merged = _merge_items(original, changes, key, field)
+    wanted = [_key_of(item, key, field.name) for item in order]
     return _ordered(merged, wanted, [item.get(key) for item in original], lambda item: item.get(key))
 
 
-def _merge_items(original: list[Any], changes: list[Any], key: str, place: _List) -> list[Any]:
+def _merge_items(original: list[Any], changes: list[Any], key: str, field: Field) -> list[Any]:
     if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in changes):
         return [item for item in changes if "$patch" not in item]
     merged = list(original)
     for change in changes:
-        identity = _key_of(change, key, place.field)
+        identity = _key_of(change, key, field.name)
         index = next((i for i, item in enumerate(merged) if item.get(key) == identity), None)
         if change.get("$patch") == "delete":
             merged = [item for item in merged if item.get(key) != identity]
         elif index is None:
-            merged.append(merge({}, change, place.kind, place.field))
+            merged.append(merge({}, change, _inside(field)))
         else:
-            merged[index] = merge(merged[index], change, place.kind, place.field)
+            merged[index] = merge(merged[index], change, _inside(field))
     return merged
 
 

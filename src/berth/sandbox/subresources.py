@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from berth.sandbox import errors
-from berth.sandbox.handlers import Answer, Call, decode_object, delete_options, success
+from berth.sandbox.calls import Answer, Call, decode_body, options_from, success
 from berth.sandbox.objects import items, section, with_condition, without
 from berth.sandbox.registry import DeleteOptions, Preconditions, check_storage_preconditions
 from berth.sandbox.selectors import label_selector
@@ -50,7 +50,7 @@ class PodActions:
         Raises:
             ApiError: 400, 404, or 409 if the pod is bound, gated, being deleted or another one than was meant.
         """
-        binding = decode_object(call.body)
+        binding = decode_body(call)
         metadata, target = section(binding, "metadata"), section(binding, "target")
         name = name or metadata.get("name", "")
         if metadata.get("name", name) != name:
@@ -103,12 +103,11 @@ class PodActions:
         Raises:
             ApiError: 404, 409 for a failed precondition, 429 if a budget is used up.
         """
-        eviction = decode_object(call.body)
+        eviction = decode_body(call)
         name = section(eviction, "metadata").get("name", call.route.name)
         if name != call.route.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
-        given = section(eviction, "deleteOptions")
-        options = delete_options(replace(call, body=encode(given)))
+        options = options_from(section(eviction, "deleteOptions"), call)
         pod = self._registry.get(self._pods, call.key).obj
         if not _may_go_at_once(pod):
             self._take_from_budget(pod, dry_run=options.dry_run)

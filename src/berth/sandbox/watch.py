@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from berth.sandbox import errors
-from berth.sandbox.kind_defaults import EMPTY_NODE_STATUS
-from berth.sandbox.store import Entry, ExpiredError, encode, encode_entry, stamp, watch_line
+from berth.sandbox.conform import zero
+from berth.sandbox.fields import message_of
+from berth.sandbox.store import ExpiredError, encode, encode_entry, entry_of, watch_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from berth.sandbox.resources import Resource
-    from berth.sandbox.store import Change, Collection, Store
+    from berth.sandbox.store import Change, Collection, Entry, Store
 
 JsonObject = dict[str, Any]
 
@@ -74,20 +75,15 @@ class Encoder:
 
     def bookmark(self, version: int, annotations: JsonObject | None = None) -> bytes:
         """The line that tells a version without a change."""
-        body = encode({"metadata": self.bookmark_metadata(version, annotations), **EMPTY.get(self.resource.kind, {})})
+        known = message_of(self.resource)
+        empty = zero(known) if known is not None else {}
+        body = encode({**empty, "metadata": self.bookmark_metadata(version, annotations)})
         return watch_line("BOOKMARK", self.resource.head + body[1:])
 
     def bookmark_metadata(self, version: int, annotations: JsonObject | None) -> JsonObject:
         """The metadata of the object in a bookmark."""
         metadata: JsonObject = {"resourceVersion": str(version)}
         return {**metadata, "annotations": annotations} if annotations else metadata
-
-
-# A typed encoder prints these sections even when they are empty.
-EMPTY: Final[dict[str, JsonObject]] = {
-    "Pod": {"spec": {"containers": None}, "status": {}},
-    "Node": {"spec": {}, "status": EMPTY_NODE_STATUS},
-}
 
 
 class Watcher:
@@ -160,7 +156,7 @@ class Watcher:
         if after:
             return self._encoder.change(change, "MODIFIED" if before else "ADDED", None)
         if before and change.previous is not None:
-            return self._encoder.change(change, "DELETED", _restamped(change.previous, change.version))
+            return self._encoder.change(change, "DELETED", entry_of(change.previous.obj, change.version))
         return None
 
     def stop(self) -> None:
@@ -203,8 +199,3 @@ async def _wait(event: asyncio.Event, timeout_s: float) -> None:
             await event.wait()
     except TimeoutError:
         return
-
-
-def _restamped(entry: Entry, version: int) -> Entry:
-    obj = stamp(entry.obj, version)
-    return Entry(obj, encode(obj), version)
