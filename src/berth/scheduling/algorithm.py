@@ -138,9 +138,13 @@ class Algorithm:
             return fit_error_of_pre_filter(num_all, narrowed.status, narrowed.rejectors)
         if not narrowed.status.ok:
             raise CycleError(narrowed.status.message)
-        search = self._search(state, pod, narrowed)
+        try:
+            search = self._search(state, pod, narrowed)
+        except CycleError:
+            steps.ran("Filter", "Error", start_s)
+            raise
         rows = search.feasible
-        steps.ran("Filter", "Success" if len(rows) else "Unschedulable", start_s)
+        steps.ran("Filter", "Success", start_s)  # also where no node fits, as in the reference
         steps.evaluated("Filter", self._filter_names, state.skip_filter)
 
         def rejected() -> RejectedNodes:

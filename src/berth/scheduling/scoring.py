@@ -90,7 +90,11 @@ class Scoring:
         steps.evaluated("PreScore", self._pre_score_names, state.skip_score)
         if not status.ok:
             raise CycleError(status.message)
-        scored = self._scored(kept, state, pod, rows, by_plugin=by_plugin)
+        try:
+            scored = self._scored(kept, state, pod, rows, by_plugin=by_plugin)
+        except CycleError:
+            steps.ran("Score", "Error", start_s)
+            raise
         steps.ran("Score", "Success", start_s)
         steps.evaluated("Score", self._score_names, state.skip_score)
         return scored
