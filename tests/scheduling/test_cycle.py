@@ -286,10 +286,10 @@ LAST_STEPS: dict[str, tuple[Callable[[Cluster], Plugin], list[tuple[str, str]]]]
     ),
     "Reserve rejects": (
         lambda _: Reserve("X", unschedulable("no")),
-        [("Score", "Success"), ("Reserve", "Unschedulable")],
+        [("Reserve", "Unschedulable"), ("Unreserve", "Success")],
     ),
     "Permit waits": (lambda _: Permit("X", WAIT), [("Reserve", "Success"), ("Permit", "Wait")]),
-    "Permit fails": (lambda _: Permit("X", error("no")), [("Reserve", "Success"), ("Permit", "Error")]),
+    "Permit fails": (lambda _: Permit("X", error("no")), [("Permit", "Error"), ("Unreserve", "Success")]),
 }
 
 

@@ -24,11 +24,11 @@ from berth.queueing.observer import QueueObserver
 from berth.queueing.queue import SchedulingQueue
 from berth.queueing.settings import QueueProfile, QueueSettings
 from berth.scheduling.engine import Engine, EngineSettings
-from berth.scheduling.observer import CycleObserver
+from berth.scheduling.observer import EngineObserver
 
 
-class SchedulerObserver(QueueObserver, CycleObserver, Protocol):
-    """Hears of both the queue and the cycles."""
+class SchedulerObserver(QueueObserver, EngineObserver, Protocol):
+    """Hears of the queue, of cycles and of events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Surroundings:
         clock: wall clock, in seconds.
         seed: settles ties between equally good nodes.
         binder: performs bindings; None where nothing is bound.
-        observer: hears what happens in the queue and in the cycles; None if nobody does.
+        observer: hears what happens in the queue, in cycles and to objects; None if nobody does.
         max_in_unschedulable_s: how long a pod waits for an event before it is tried without one.
         registry: the plugins there are.
     """

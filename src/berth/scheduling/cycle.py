@@ -14,7 +14,7 @@ from berth.cluster.cache import CacheError, Cluster
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
 from berth.framework.run import PermitOutcome, run_permit, run_post_filter, run_reserve, run_unreserve
-from berth.framework.status import Code, Status, error, unresolvable, unschedulable
+from berth.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from berth.scheduling.algorithm import Algorithm, NoNodes
 from berth.scheduling.diagnosis import NO_NODES, FitError, fit_error_of_one_node
 from berth.scheduling.verdicts import CycleError
@@ -112,7 +112,9 @@ def _place(
         steps.ran("Permit", status.code.label, start_s)
     if status.ok or status.code is Code.WAIT:
         return Placement(assumed, NodeName(node_name), state, permit)
+    start_s = steps.now()
     run_unreserve(profile, state, assumed, node_name)
+    steps.ran("Unreserve", SUCCESS.code.label, start_s)
     cluster.forget(assumed, node_name)
     return failure_of_one_node(status)
 

@@ -17,18 +17,26 @@ from berth.api.pod import Pod
 from berth.api.quantity import QuantityError
 from berth.cluster.cache import CacheError, Cluster
 from berth.cluster.pods import PodInfo
-from berth.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, NODE_ADD, NODE_DELETE, Action, ClusterEvent
+from berth.framework.events import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    NODE_ADD,
+    NODE_DELETE,
+    Action,
+    ClusterEvent,
+    Resource,
+)
 from berth.framework.features import Features
 from berth.framework.profile import Profile
 from berth.framework.run import run_unreserve
-from berth.framework.status import Status, error
+from berth.framework.status import SUCCESS, Status, error
 from berth.queueing.changes import detect_node_changes, detect_pod_changes
 from berth.queueing.entries import QueuedPodInfo
 from berth.queueing.queue import SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
 from berth.scheduling.instructions import Bind, Drop, Instruction, Report
-from berth.scheduling.observer import CycleObserver
+from berth.scheduling.observer import EngineObserver, NoCycleObserver
 from berth.scheduling.waiting import WaitingPod, WaitingPods
 
 _log = logging.getLogger(__name__)
@@ -60,7 +68,7 @@ class Engine:
         features: gates and behaviours of this version of Kubernetes.
         lister: a pod by its key as the API server last showed it; None if it does not.
         settings: how to decide.
-        observer: hears of the steps of each cycle.
+        observer: hears of the steps of each cycle, and of events.
     """
 
     def __init__(
@@ -71,15 +79,20 @@ class Engine:
         features: Features,
         lister: Callable[[PodKey], Pod | None],
         settings: EngineSettings | None = None,
-        observer: CycleObserver | None = None,
+        observer: EngineObserver | None = None,
     ) -> None:
-        settings = settings or EngineSettings()
+        settings, observer = settings or EngineSettings(), observer or NoCycleObserver()
         self.cluster = cluster
         self.queue = queue
         self.waiting = WaitingPods()
         self.profiles = profiles
         self._features = features
         self._lister = lister
+        self._observer, self._now = observer, observer.stopwatch
+        unassigned = Resource(features.behaviours.unscheduled_pod_event_resource)
+        self._unassigned_added = ClusterEvent(unassigned, Action.ADD).label
+        self._unassigned_updated = ClusterEvent(unassigned, Action.UPDATE).label
+        self._unassigned_deleted = ClusterEvent(unassigned, Action.DELETE).label
         self._algorithms = {
             name: Algorithm(
                 profile,
@@ -97,49 +110,59 @@ class Engine:
 
     def pod_added(self, pod: Pod) -> None:
         """A pod appeared."""
+        start_s = self._now()
         if pod.spec.node_name:
             self._count_pod(pod)
-            self._move(ASSIGNED_POD_ADD, None, pod)
+            self._move(ASSIGNED_POD_ADD, None, pod, spent_s=self._now() - start_s)
         elif pod.spec.scheduler_name in self.profiles:
             self.queue.add(self.cluster.info(pod))
+            self._observer.event_handled(self._unassigned_added, self._now() - start_s)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         """A pod changed; *old* is its version before."""
+        start_s = self._now()
         if old.uid != new.uid:
             self.pod_deleted(old)
             self.pod_added(new)
         elif old.spec.node_name:
             self._recount_pod(new)
+            spent_s = self._now() - start_s
             for event in self._pod_events(old, new):
-                self._move(event, old, new)
+                self._move(event, old, new, spent_s=spent_s)
         elif new.spec.node_name:
             self._count_pod(new)
             if old.spec.scheduler_name in self.profiles:
                 self.queue.delete(old)
-            self._move(ASSIGNED_POD_ADD, None, new)
+            self._move(ASSIGNED_POD_ADD, None, new, spent_s=self._now() - start_s)
         elif old.spec.scheduler_name in self.profiles:
             self._waiting_pod_updated(old, new)
+            self._observer.event_handled(self._unassigned_updated, self._now() - start_s)
 
     def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
         """A pod is gone; *pod* is the last version seen, which may be old if *final_state_unknown*."""
+        start_s = self._now()
         placed = self.cluster.placed(pod.uid)
         if pod.spec.node_name or (final_state_unknown and placed is not None and not placed.assumed):
             self._uncount_pod(pod)
-            self._move(ASSIGNED_POD_DELETE, pod, None)
+            self._move(ASSIGNED_POD_DELETE, pod, None, spent_s=self._now() - start_s)
         if pod.spec.scheduler_name in self.profiles and not pod.spec.node_name:
             self._waiting_pod_deleted(pod)
+            self._observer.event_handled(self._unassigned_deleted, self._now() - start_s)
 
     def node_added(self, node: Node) -> None:
         """A node appeared."""
+        start_s = self._now()
         if self._set_node(node):
-            self._move(NODE_ADD, None, node)
+            self._move(NODE_ADD, None, node, spent_s=self._now() - start_s)
 
     def node_updated(self, old: Node, new: Node) -> None:
         """A node changed; *old* is its version before."""
+        start_s = self._now()
         if not self._set_node(new):
             return
+        spent_s = self._now() - start_s
         for event in detect_node_changes(old, new, self._features.gates):
-            self._move(event, old, new)
+            self._move(event, old, new, spent_s=spent_s)
 
     def node_deleted(self, node: Node) -> None:
         """A node is gone."""
@@ -228,7 +251,10 @@ class Engine:
         """
         pod = bind.info.pod
         self.waiting.remove(bind.info.uid)
+        steps = self._algorithms[bind.profile.scheduler_name].steps
+        start_s = steps.now()
         run_unreserve(bind.profile, bind.state, bind.info, bind.node_name)
+        steps.ran("Unreserve", SUCCESS.code.label, start_s)
         failure = failure_of_one_node(status) if while_waiting else Failure(status)
         forgotten = self._forget(bind)
         if forgotten and not status.rejected:
@@ -347,6 +373,15 @@ class Engine:
         self._move(ASSIGNED_POD_DELETE, placed.info.pod, None)
 
     def _move(
-        self, event: ClusterEvent, old: Any, new: Any, pre_check: Callable[[PodInfo], bool] | None = None
+        self,
+        event: ClusterEvent,
+        old: Any,
+        new: Any,
+        pre_check: Callable[[PodInfo], bool] | None = None,
+        *,
+        spent_s: float = 0.0,
     ) -> None:
+        """Let those pods return that the event may help; *spent_s* is what taking it in cost before."""
+        start_s = self._now()
         self.queue.move_all_to_active_or_backoff_queue(event, old, new, pre_check)
+        self._observer.event_handled(event.label, spent_s + self._now() - start_s)

@@ -1,4 +1,4 @@
-"""What a cycle tells whoever keeps the metrics, and the stopwatch it is given for that.
+"""What cycles and events tell whoever keeps the metrics, and the stopwatch that they are given for that.
 
 The core reads no clock of its own; without an observer nothing is measured.
 """
@@ -23,6 +23,13 @@ class CycleObserver(Protocol):
         """These plugins judged one pod at *point* and did not sit it out."""
 
 
+class EngineObserver(CycleObserver, Protocol):
+    """Hears of events too."""
+
+    def event_handled(self, event: str, seconds: float) -> None:
+        """An event (by its label) has been taken in, and the pods that it may help have been moved."""
+
+
 class NoCycleObserver:
     """Measures nothing."""
 
@@ -33,6 +40,9 @@ class NoCycleObserver:
         """Take no note."""
 
     def plugins_evaluated(self, profile: str, point: str, names: Iterable[str]) -> None:
+        """Take no note."""
+
+    def event_handled(self, event: str, seconds: float) -> None:
         """Take no note."""
 
 
