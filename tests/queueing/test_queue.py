@@ -38,7 +38,7 @@ def test_pods_leave_by_priority_and_keep_their_nominations() -> None:
     world = make_world()
     world.add(*pods)
     assert world.popped() == ["high", "mid", "low"]
-    assert [info.uid for info in world.queue.nominated_pods_for_node("node1")] == [pod.uid for pod in pods]
+    assert [info.uid for info in world.queue.nominator.pods_on("node1")] == [pod.uid for pod in pods]
     assert world.ledger.queued == {("active", "UnscheduledPodAdd"): 3}
 
 
@@ -283,7 +283,7 @@ def test_an_update_of_an_unknown_pod_adds_it() -> None:
     world = make_world()
     world.update(make_pod(), make_pod(nominated="node1"))
     assert world.place(make_pod()) == "A"
-    assert len(world.queue.nominated_pods_for_node("node1")) == 1
+    assert len(world.queue.nominator.pods_on("node1")) == 1
     assert world.ledger.queued == {("active", "UnscheduledPodUpdate"): 1}
     assert len(world.wakes) == 1
 
@@ -420,7 +420,7 @@ def test_a_deleted_pod_is_nowhere() -> None:
         assert world.place(pod) == expected
         world.queue.delete(pod)
         assert world.place(pod) == ""
-        assert world.queue.nominated_pods_for_node("node1") == []
+        assert world.queue.nominator.pods_on("node1") == []
     world.queue.delete(make_pod("unknown"))
 
 

@@ -290,4 +290,4 @@ class Twins(RuleBasedStateMachine):
 
 
 TestTwins = Twins.TestCase
-TestTwins.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestTwins.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)

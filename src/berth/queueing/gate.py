@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from berth.framework.status import Code, PluginError, Status, error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from berth.framework.interface import PreEnqueuePlugin
     from berth.queueing.entries import QueuedPodInfo
@@ -46,11 +46,10 @@ class Gate:
             entry.gating_plugin, entry.gating_plugin_events = "", ()
         self._observer.pre_enqueue_ran(entry.profile, self._stopwatch() - start_s)
 
-    def _in_order(self, entry: QueuedPodInfo) -> Iterator[PreEnqueuePlugin]:
+    def _in_order(self, entry: QueuedPodInfo) -> Sequence[PreEnqueuePlugin]:
         plugins = self._plugins.get(entry.profile, ())
         held_by = entry.gating_plugin
-        yield from (plugin for plugin in plugins if plugin.name == held_by)
-        yield from (plugin for plugin in plugins if plugin.name != held_by)
+        return sorted(plugins, key=lambda plugin: plugin.name != held_by) if held_by else plugins
 
     def _lets_in(self, plugin: PreEnqueuePlugin, entry: QueuedPodInfo) -> bool:
         start_s = self._stopwatch()

@@ -9,7 +9,7 @@ Source: k8s pkg/scheduler/backend/queue/active_queue.go, ``inFlightPods`` and ``
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -40,7 +40,9 @@ class InFlight:
 
     def __init__(self, observer: QueueObserver) -> None:
         self._observer = observer
-        self._first_event: dict[PodUid, int] = {}  # how many events had been recorded at the pop; never decreases
+        # How many events had been recorded at a pod's pop, so never less than for the pod before it.  Unlike that of a
+        # plain dict, the head of this one is found at once after many others have left.
+        self._first_event: OrderedDict[PodUid, int] = OrderedDict()
         self._events: list[RecordedEvent] = []
         self._offset = 0  # how many events were recorded before self._events[0]
         self._head = 0  # how many events were recorded before the first that somebody still needs

@@ -88,5 +88,5 @@ class Nominator:
         return self._on_node.keys()
 
     def pods_on(self, node_name: str) -> list[PodInfo]:
-        """The pods that hope for a node, as they were when that was noted."""
+        """The pods that hope for a node, in the order of their nominations; also those in flight."""
         return list(self._on_node.get(NodeName(node_name), {}).values())

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from berth.api.meta import ObjectMeta, PodKey
+from berth.api.meta import PodKey
 from berth.api.pod import Pod
 from berth.cluster.pods import PodInfo
 from berth.framework.events import FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, Action, ClusterEvent, Resource
@@ -275,23 +275,6 @@ class SchedulingQueue:
         )
         return [entry.pod for entry in self.entries()], summary
 
-    # Nominations
-
-    def add_nominated_pod(self, info: PodInfo, nominated_node_name: str | None = None) -> None:
-        """Note where a pod hopes to go; empty for nowhere, None for what its status says."""
-        self.nominator.add(info, nominated_node_name)
-
-    def delete_nominated_pod_if_exists(self, uid: PodUid) -> None:
-        """Forget where a pod hopes to go."""
-        self.nominator.delete(uid)
-
-    def nominated_pods_for_node(self, node_name: str) -> list[PodInfo]:
-        """The pods that hope for a node, in the order of their nominations.
-
-        A pod that waits is given as it waits now; of one in flight only the names are given, so that it takes nothing.
-        """
-        return [self._nominated(info) for info in self.nominator.pods_on(node_name)]
-
     # Moves
 
     def _enter(self, info: PodInfo, label: str) -> None:
@@ -411,13 +394,6 @@ class SchedulingQueue:
         if event == UNSCHEDULABLE_TIMEOUT and self._behaviours.leftover_flush_retries_gated_pods:
             return True
         return self._hints.may_open_gate(entry, event)
-
-    def _nominated(self, info: PodInfo) -> PodInfo:
-        entry = self.get_pod(info.key)
-        if entry is not None and entry.uid == info.uid:
-            return entry.info
-        names = info.pod.metadata
-        return PodInfo(Pod(metadata=ObjectMeta(name=names.name, namespace=names.namespace, uid=names.uid)), info.rules)
 
     def _wake(self) -> None:
         if self.on_activity is not None:
