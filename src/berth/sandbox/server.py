@@ -7,6 +7,7 @@ Used by the sandbox command (in a process of its own, see `sandbox`) and by test
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from dataclasses import dataclass
@@ -75,6 +76,22 @@ class ServerOptions:
     bookmark_every_s: float = 60.0
 
 
+class _Listener(web.Server):
+    """Drops a connection that was accepted right before the end and comes to light after all others were closed.
+
+    Attributes:
+        closing: set when the end begins.
+    """
+
+    closing = False
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        """Serve the connection, unless it comes too late."""
+        super().connection_made(handler, transport)
+        if self.closing:
+            transport.abort()
+
+
 class EmbeddedApiServer:
     """An API server in this process, on the running loop.
 
@@ -109,6 +126,7 @@ class EmbeddedApiServer:
         self._pods = PodActions(self.registry)
         self._watchers: set[Watcher] = set()
         self._runner: web.ServerRunner | None = None
+        self._listener: _Listener | None = None
         self._jitter = random.Random()
         self.url = ""
 
@@ -118,8 +136,8 @@ class EmbeddedApiServer:
         Raises:
             OSError: the address cannot be used.
         """
-        server = web.Server(self._serve, handler_cancellation=True, access_log=None)
-        self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_S)
+        self._listener = _Listener(self._serve, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(self._listener, shutdown_timeout=_STOP_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.options.host, self.options.port, ssl_context=self._tls)
         await site.start()
@@ -129,9 +147,10 @@ class EmbeddedApiServer:
     async def stop(self) -> None:
         """End all watches and stop serving; the objects stay."""
         self.drop_watches()
-        if self._runner is not None:
+        if self._runner is not None and self._listener is not None:
+            self._listener.closing = True
             await self._runner.cleanup()
-            self._runner = None
+            self._runner = self._listener = None
 
     def drop_watches(self) -> None:
         """End every watch stream, as a restarting API server does."""
