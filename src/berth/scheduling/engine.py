@@ -290,8 +290,7 @@ class Engine:
         else:
             queued.info = queued.info.next(now)
             self.queue.add_unschedulable_if_not_present(queued)
-            if failure.nominated_node_name is not None:
-                self.queue.nominator.add(queued.info, failure.nominated_node_name)
+            self.queue.nominator.add(queued.info, failure.nominated_node_name)
         return Report(
             pod=now or pod,
             controller=pod.spec.scheduler_name,
