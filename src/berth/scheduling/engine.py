@@ -32,7 +32,7 @@ from berth.framework.run import run_unreserve
 from berth.framework.status import SUCCESS, Status, error
 from berth.queueing.changes import detect_node_changes, detect_pod_changes
 from berth.queueing.entries import QueuedPodInfo
-from berth.queueing.queue import SchedulingQueue
+from berth.queueing.queue import QueueError, SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
 from berth.scheduling.instructions import Bind, Drop, Instruction, Report
@@ -298,6 +298,12 @@ class Engine:
             message=failure.status.message,
             nominated_node_name=failure.nominated_node_name,
         )
+
+    def _requeue(self, queued: QueuedPodInfo) -> None:
+        try:
+            self.queue.add_unschedulable_if_not_present(queued)
+        except QueueError as fault:  # it was given up while it was bound, and has changed since
+            _log.warning("an attempt failed: %s", fault)
 
     # -- keeping count --------------------------------------------------------------------------------------------
 
