@@ -210,6 +210,7 @@ def a_world(
     others: Mapping[str, Profile] | None = None,
     minor: str = "1.37",
     settings: EngineSettings | None = None,
+    cluster: Cluster | None = None,
 ) -> World:
     """A world with one profile of *plugins*, each wherever it can take part, and of a filter ``F`` that closes nodes.
 
@@ -220,9 +221,10 @@ def a_world(
         others: further profiles by scheduler name.
         minor: of Kubernetes.
         settings: how the engine decides.
+        cluster: the cluster, where a plugin has to know it before there is a world.
     """
     features = features_of(row_of(minor))
-    cluster = Cluster()
+    cluster = Cluster() if cluster is None else cluster
     shut = set(closed)
     profiles = {DEFAULT: profile_of(*plugins, Filter("F", cluster, lambda name, _pod: name in shut)), **(others or {})}
     listed: dict[PodKey, Pod] = {}
