@@ -289,7 +289,7 @@ class Engine:
             self.queue.done(pod.uid)
         else:
             queued.info = queued.info.next(now)
-            self.queue.add_unschedulable_if_not_present(queued)
+            self._requeue(queued)
             self.queue.nominator.add(queued.info, failure.nominated_node_name)
         return Report(
             pod=now or pod,
