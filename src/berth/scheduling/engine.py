@@ -157,11 +157,19 @@ class Engine:
 
     def node_updated(self, old: Node, new: Node) -> None:
         """A node changed; *old* is its version before."""
+        if self.cluster.table.row_of(new.metadata.name) is None:  # the versions before were malformed
+            self.node_added(new)
+            return
         start_s = self._now()
         if not self._set_node(new):
             return
         spent_s = self._now() - start_s
-        for event in detect_node_changes(old, new, self._features.gates):
+        try:
+            events = detect_node_changes(old, new, self._features.gates)
+        except QuantityError:  # *old* was malformed, so what changed since the last good version is not known
+            self._move(NODE_ADD, None, new, spent_s=spent_s)
+            return
+        for event in events:
             self._move(event, old, new, spent_s=spent_s)
 
     def node_deleted(self, node: Node) -> None:
