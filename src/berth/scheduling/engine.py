@@ -124,12 +124,12 @@ class Engine:
         if old.uid != new.uid:
             self.pod_deleted(old)
             self.pod_added(new)
-        elif old.spec.node_name:
+        elif old.spec.node_name and self.cluster.placed(new.uid) is not None:
             self._recount_pod(new)
             spent_s = self._now() - start_s
             for event in self._pod_events(old, new):
                 self._move(event, old, new, spent_s=spent_s)
-        elif new.spec.node_name:
+        elif new.spec.node_name:  # it was bound, or its versions before were malformed
             self._count_pod(new)
             if old.spec.scheduler_name in self.profiles:
                 self.queue.delete(old)
