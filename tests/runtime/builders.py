@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ class Step:
         pre_bind: what it says at PreBind.
         bind: what it says at Bind.
         takes_s: how long it takes at PreBind.
-        until: what it waits for at Bind; None for nothing.
+        room: how many bindings it lets through; None for any number.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Step:
         pre_bind: Answer = SUCCESS,
         bind: Answer = SUCCESS,
         takes_s: float = 0.0,
-        until: asyncio.Event | None = None,
+        room: asyncio.Semaphore | None = None,
     ) -> None:
         self.name, self.diary = name, [] if diary is None else diary
         self.ahead, self.at_pre_bind, self.at_bind = ahead, pre_bind, bind
-        self.takes_s, self.until = takes_s, until
+        self.takes_s, self.room = takes_s, room
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         del state, pod, node_name
@@ -83,8 +83,8 @@ class Step:
 
     async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
         del state
-        if self.until is not None:
-            await self.until.wait()
+        if self.room is not None:
+            await self.room.acquire()
         self.diary.append(f"{self.name} binds {pod.key} to {node_name}")
         return said(self.at_bind)
 
@@ -126,6 +126,8 @@ class Notes:
     waits: list[tuple[str, float]] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     decisions: list[tuple[Instruction, float]] = field(default_factory=list)
+    settled: int = 0
+    on_settled: Callable[[], None] = lambda: None
 
     def extension_point_ran(self, point: str, status: str, profile: str, seconds: float) -> None:
         assert profile == "default-scheduler"
@@ -150,6 +152,11 @@ class Notes:
     def decided(self, instruction: Instruction, duration_s: float) -> None:
         self.decisions.append((instruction, duration_s))
 
+    def settle(self) -> None:
+        """A placement has ended, however it did."""
+        self.settled += 1
+        self.on_settled()
+
 
 @dataclass
 class Shell:
@@ -162,7 +169,6 @@ class Shell:
     api: ScriptedApi
     notes: Notes
     shown: dict[PodKey, Pod]
-    settled: list[float] = field(default_factory=list)
 
     def add(self, *pods: Pod) -> None:
         """Show new pods."""
@@ -222,7 +228,5 @@ def a_shell(*plugins: Plugin, cluster: Cluster | None = None, nominate: bool = T
     engine = Engine({profile.scheduler_name: profile}, cluster, queue, features, shown.get, observer=notes)
     api = ScriptedApi()
     reporter = Reporter(recorder, Dispatcher(api, qps=-1, burst=0, clock=clock))
-    settled: list[float] = []
-    loop = asyncio.get_running_loop()
-    bindings = BindingTasks(engine, reporter, notes, nominate=nominate, on_settled=lambda: settled.append(loop.time()))
-    return Shell(engine, bindings, reporter, recorder, api, notes, shown, settled)
+    bindings = BindingTasks(engine, reporter, notes, nominate=nominate, on_settled=notes.settle)
+    return Shell(engine, bindings, reporter, recorder, api, notes, shown)

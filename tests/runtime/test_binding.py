@@ -65,7 +65,7 @@ async def test_a_bound_pod_is_in_flight_no_more_and_keeps_its_place() -> None:
     assert shell.recorder.heard == [SCHEDULED]
     assert shell.engine.queue.in_flight_count() == 0
     assert shell.engine.cluster.counts()["assumed_pods"] == 1
-    assert (len(shell.bindings), len(shell.settled)) == (0, 1)
+    assert (len(shell.bindings), shell.notes.settled) == (0, 1)
 
 
 @in_virtual_time
@@ -381,8 +381,8 @@ async def test_a_pod_that_is_deleted_while_it_waits_gives_its_room_back() -> Non
 
 @in_virtual_time
 async def test_an_observer_hears_of_each_step_that_was_taken() -> None:
-    until = asyncio.Event()
-    shell = a_shell(Step(until=until), Permit("P", WAIT, 30))
+    room = asyncio.Semaphore(0)
+    shell = a_shell(Step(room=room), Permit("P", WAIT, 30))
     bind = shell.placed(a_pod())
     del shell.notes.ran[:]
     shell.bindings.start(bind)
@@ -390,7 +390,7 @@ async def test_an_observer_hears_of_each_step_that_was_taken() -> None:
     assert bind.waiting is not None
     bind.waiting.allow("P")
     await asyncio.sleep(3)
-    until.set()
+    room.release()
     await shell.bindings.finish()
     assert shell.notes.ran == [
         ("PreBindPreFlight", "Success"),
@@ -453,7 +453,7 @@ async def test_cancelled_placements_take_no_further_step_and_tell_nobody() -> No
     assert it.diary == ["Step looks ahead"]
     assert it.shell.recorder.heard == []
     assert it.is_settled
-    assert len(it.shell.settled) == 1
+    assert it.shell.notes.settled == 1
     assert it.shell.bindings.fault is None
 
 
@@ -481,7 +481,7 @@ async def test_what_no_step_accounts_for_is_kept_as_the_fault() -> None:
     shell.bindings.start(shell.placed(a_pod("b")))
     await shell.bindings.finish()
     assert shell.bindings.fault is bug
-    assert len(shell.settled) == 2
+    assert shell.notes.settled == 2
 
 
 # -- bindings through the API -----------------------------------------------------------------------------------------
