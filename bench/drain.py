@@ -45,11 +45,12 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The API server on which to measure, the rights to do it, and the patience."""
+    """Where to measure, with which rights, and how patiently."""
 
     server: str
     token: str
     ca_file: Path
+    process_group: int  # in which the scheduler is to run
     timeout_s: float
 
 
@@ -156,7 +157,13 @@ async def measure(workload: Workload, command: Sequence[str], target: Target, lo
         await _fill(session, workload)
         version = (await _json(session, "GET", PODS, params={"limit": "1"}))["metadata"]["resourceVersion"]
         with log.open("wb") as output:
-            process = await asyncio.create_subprocess_exec(*command, stdout=output, stderr=output)
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                process_group=target.process_group,
+            )
         try:
             return await Drain(session, workload, process).run(version, target.timeout_s)
         except MeasurementError as error:

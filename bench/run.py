@@ -73,7 +73,11 @@ def measured_rounds(plane: ControlPlane, options: argparse.Namespace) -> dict[st
     """
     chosen = workloads.load(options.workload, nodes=options.nodes, pods=options.pods, initial_pods=options.initial_pods)
     target = Target(
-        server=plane.server, token=plane.token_of("admin"), ca_file=plane.ca_file, timeout_s=options.timeout_s
+        server=plane.server,
+        token=plane.token_of("admin"),
+        ca_file=plane.ca_file,
+        process_group=plane.process_group,
+        timeout_s=options.timeout_s,
     )
     measured = "berth" if options.command == BERTH_COMMAND else "measured"
     commands = {measured: options.command, YARDSTICK: YARDSTICK_COMMAND}

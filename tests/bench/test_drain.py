@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 def a_target(plane: ControlPlane, timeout_s: float = 60.0) -> Target:
-    return Target(server=plane.server, token=plane.token_of("admin"), ca_file=plane.ca_file, timeout_s=timeout_s)
+    return Target(
+        server=plane.server,
+        token=plane.token_of("admin"),
+        ca_file=plane.ca_file,
+        process_group=plane.process_group,
+        timeout_s=timeout_s,
+    )
 
 
 @pytest.mark.usefixtures("real_api")

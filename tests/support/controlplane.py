@@ -52,13 +52,14 @@ def find_assets(version: str = build.DEFAULT_MINOR) -> Path | None:
 
 
 class ServerProcess:
-    """One server as a child process, its output in a file."""
+    """One server as a child process in a process group, its output in a file."""
 
-    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+    def __init__(self, name: str, command: Sequence[str], log: Path, process_group: int) -> None:
         self.name, self.log = name, log
         with log.open("ab") as output:
-            # A session of its own: an interrupt from the keyboard reaches the tests only, and they end their servers.
-            self._process = subprocess.Popen(command, stdout=output, stderr=output, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, process_group=process_group
+            )
 
     @property
     def pid(self) -> int:
@@ -98,6 +99,27 @@ class ServerProcess:
         self._process.send_signal(signal.SIGCONT)
 
 
+class Guard:
+    """Sees to it that nothing is left behind, even by a test run that was killed.
+
+    A shell waits for this process to close a pipe, as it does when it ends in whatever way; then it removes the folder
+    and kills its process group. The servers are started in that group, which also keeps an interrupt from the keyboard
+    away from them: it reaches the tests, and they end their servers.
+    """
+
+    SCRIPT = 'read -r _; rm -rf -- "$1"; kill -s KILL 0'
+
+    def __init__(self, folder: Path) -> None:
+        command = ["/bin/sh", "-c", self.SCRIPT, "guard", str(folder)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, process_group=0)
+        self.process_group = self._process.pid
+
+    def dismiss(self) -> None:
+        """Ends the guard alone: the servers have been seen to."""
+        self._process.kill()
+        self._process.communicate()  # closes the pipe, too
+
+
 class ControlPlane:
     """etcd and kube-apiserver, from ``start`` (or ``with``) to ``stop``.
 
@@ -128,6 +150,7 @@ class ControlPlane:
         self._users = dict(USERS)
         self._servers: dict[str, ServerProcess] = {}
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
+        self._guard: Guard | None = None
         self._etcd_port, self._etcd_peer_port, self._port = free_ports(3)
         self.server = f"https://{LOOPBACK}:{self._port}"
         self.version = ""  # such as v1.37.2, known once started
@@ -149,6 +172,13 @@ class ControlPlane:
         if self._temporary is None:
             raise ControlPlaneError("the control plane has not been started")
         return Path(self._temporary.name)
+
+    @property
+    def process_group(self) -> int:
+        """The group in which the servers run; what else is started in it ends with them if the test run is killed."""
+        if self._guard is None:
+            raise ControlPlaneError("the control plane has not been started")
+        return self._guard.process_group
 
     @property
     def ca_file(self) -> Path:
@@ -205,6 +235,7 @@ class ControlPlane:
             ControlPlaneError: a server ended, or was not ready in time. Nothing is left running.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="berth-controlplane-")
+        self._guard = Guard(self.folder)
         try:
             self._write_users_and_key()
             self._spawn("etcd", self._etcd_flags())
@@ -222,6 +253,9 @@ class ControlPlane:
         for server in reversed(self._servers.values()):
             server.kill()
         self._servers.clear()
+        if self._guard is not None:
+            self._guard.dismiss()
+            self._guard = None
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
@@ -271,7 +305,8 @@ class ControlPlane:
         return revision
 
     def _spawn(self, name: str, flags: Sequence[str]) -> None:
-        self._servers[name] = ServerProcess(name, [str(self.assets / name), *flags], self.folder / f"{name}.log")
+        command, log = [str(self.assets / name), *flags], self.folder / f"{name}.log"
+        self._servers[name] = ServerProcess(name, command, log, self.process_group)
 
     def _wait_until_ready(self) -> None:
         client = ApiClient(self.server, self.token_of("admin"), timeout_s=5)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +14,6 @@ from tests.support.controlplane import ControlPlane, ControlPlaneError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def a_node(name: str) -> dict[str, Any]:
@@ -124,3 +127,28 @@ def test_a_failed_start_shows_the_log_and_leaves_nothing(envtest_assets: Path) -
     with pytest.raises(ControlPlaneError, match="unknown flag: --no-such-flag"):
         plane.start()
     assert plane.pids == {}
+
+
+def test_a_killed_test_run_leaves_no_server_behind(envtest_assets: Path) -> None:
+    program = (
+        "import pathlib, sys, time\n"
+        "from tests.support.controlplane import ControlPlane\n"
+        "plane = ControlPlane(pathlib.Path(sys.argv[1]))\n"
+        "plane.start()\n"
+        "print(plane.folder, *plane.pids.values(), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", program, str(envtest_assets)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        folder, *pids = run.stdout.readline().split()
+        assert all(Path("/proc", pid, "exe").exists() for pid in pids)
+        run.kill()
+    left = [Path(folder), *(Path("/proc", pid, "exe") for pid in pids)]
+    for _ in range(500):
+        left = [path for path in left if path.exists()]
+        if not left:
+            break
+        time.sleep(0.01)
+    assert len(pids) == 2
+    assert left == []
