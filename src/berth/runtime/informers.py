@@ -15,9 +15,6 @@ from berth.scheduling.engine import Engine
 PODS: Final = Resource(path="/api/v1/pods", kind=Pod, field_selector="status.phase!=Succeeded,status.phase!=Failed")
 NODES: Final = Resource(path="/api/v1/nodes", kind=Node)
 
-Timed = Callable[[str, Callable[[], None]], None]
-"""(event label, what to do): does it, and takes the time."""
-
 
 class PodHandler:
     """Tells the engine of pods."""
