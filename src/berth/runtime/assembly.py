@@ -103,7 +103,7 @@ def build_profiles(
     """
     if config.extenders:
         raise ConfigError([other("extenders", "extenders are not supported")])
-    known = frozenset(name for name, _ in row.default_multi_point(handle.gates))
+    known = frozenset(plugin.name for plugin in row.multi_point)  # also those whose gate is off: they may be named
     profiles: dict[str, Profile] = {}
     for index, spec in enumerate(config.profiles):
         try:
