@@ -138,6 +138,17 @@ async def test_a_server_that_cannot_be_reached_was_certainly_not_asked() -> None
     assert not outcome.error.may_be_applied
 
 
+async def test_a_binding_that_waited_for_its_turn_is_sent_only_if_it_still_may_be() -> None:
+    server, time = FakeServer(), SkippedTime()
+    server.on("POST", BINDING, SLOWLY, OK)
+    answers = iter([False, True, False, False, True])  # asked before the first POST, and again before the second
+    async with server.running(), ApiSession(keeper_for(server.url)) as session:
+        binder = Binder(session, TokenBucket(-1, 0, clock=time.clock), clock=time.clock)
+        outcome = await binder.bind_pod("ns", "web", "u1", "n1", lambda: next(answers))
+    assert outcome == BindOutcome(BindResult.BOUND, posts=2)
+    assert time.slept_s == [0.1, 3.0, 0.1, 0.1]
+
+
 async def test_a_hung_post_is_settled_by_a_read() -> None:
     server = FakeServer()
     server.on("POST", BINDING, Answer(hang=True))

@@ -554,8 +554,11 @@ def _bind_through(api: ScriptedApi, expected: Status) -> Coroutine[Any, Any, Non
 
 
 @in_virtual_time
-async def test_who_does_not_lead_any_more_binds_nothing() -> None:
-    api = ScriptedApi()
-    binder = ApiBinder(Dispatcher(api, qps=-1, burst=0, clock=loop_clock()), lambda: False)
-    assert await binder.bind(a_pod(), "n1") == error("no longer the leader")
+async def test_who_does_not_lead_for_certain_holds_bindings_until_the_lease_is_renewed() -> None:
+    api, leads = ScriptedApi(), asyncio.Event()
+    binder = ApiBinder(Dispatcher(api, qps=-1, burst=0, clock=loop_clock()), leads.is_set)
+    binding = asyncio.create_task(binder.bind(a_pod(), "n1"))
+    await asyncio.sleep(60)
     assert api.sent == []
+    leads.set()
+    assert await binding == SUCCESS

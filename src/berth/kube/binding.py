@@ -9,6 +9,7 @@ still be under way inside the server.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _MAX_POSTS = 5
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_CAP_S = 5.0
+_HOLD_S = 0.1  # between two looks at whether we may bind again
 
 
 class BindResult(enum.Enum):
@@ -100,6 +102,7 @@ class _Attempt:
     body: bytes
     uid: str
     node: str
+    may_bind: Callable[[], bool]
     error: KubeError
     posts: int = 1
 
@@ -119,10 +122,19 @@ class Binder:
         self._pace = pace
         self._clock = clock
 
-    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> BindOutcome:
+    async def bind_pod(
+        self, namespace: str, name: str, uid: str, node: str, may_bind: Callable[[], bool] = lambda: True
+    ) -> BindOutcome:
         """Bind the pod to *node* and return what certainly became of it.
 
         While the server cannot be reached after an answer was lost, this goes on asking until it is cancelled.
+
+        Args:
+            namespace: of the pod.
+            name: of the pod.
+            uid: of the pod.
+            node: where it is to run.
+            may_bind: asked right before each POST, after all waiting; while it says no, the binding is held.
 
         Source: k8s pkg/scheduler/framework/plugins/defaultbinder/default_binder.go, Bind.
         """
@@ -130,12 +142,18 @@ class Binder:
         body = _encode(
             _Binding("v1", "Binding", _BindingMeta(name=name, namespace=namespace, uid=uid), _Target("Node", node))
         )
-        await self._pace.acquire()
+        await self._turn(may_bind)
         try:
             await self._session.request("POST", path + "/binding", body)
         except KubeError as error:
-            return await self._settle(_Attempt(path, body, uid, node, error))
+            return await self._settle(_Attempt(path, body, uid, node, may_bind, error))
         return _BOUND
+
+    async def _turn(self, may_bind: Callable[[], bool]) -> None:
+        """Wait until a POST may be sent."""
+        await self._pace.acquire()
+        while not may_bind():
+            await self._clock.sleep(_HOLD_S)
 
     async def _settle(self, attempt: _Attempt) -> BindOutcome:
         """What became of a binding whose first POST failed."""
@@ -153,7 +171,7 @@ class Binder:
             if attempt.posts >= _MAX_POSTS:
                 return attempt.outcome(BindResult.FAILED)
             await backoff.wait(_retry_after_s(error))
-            await self._pace.acquire()
+            await self._turn(attempt.may_bind)
             attempt.posts += 1
             try:
                 await self._session.request("POST", attempt.path + "/binding", attempt.body)

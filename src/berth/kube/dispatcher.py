@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
@@ -101,7 +102,9 @@ class Dispatcher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def bind_pod(self, namespace: str, name: str, uid: str, node: str) -> BindOutcome:
+    async def bind_pod(
+        self, namespace: str, name: str, uid: str, node: str, may_bind: Callable[[], bool] = lambda: True
+    ) -> BindOutcome:
         """Bind a pod, after the patch of it that is under way and instead of the one that waits. See `Binder`."""
         lane = self._lanes.get(uid)
         if lane is None:
@@ -113,7 +116,7 @@ class Dispatcher:
                 if not lane.sending:
                     lane.task.cancel()  # it only queues for its turn, and has nothing to send any more
                 await asyncio.wait([lane.task])
-            return await self._binder.bind_pod(namespace, name, uid, node)
+            return await self._binder.bind_pod(namespace, name, uid, node, may_bind)
         finally:
             lane.binding = False
             if lane.task is None:

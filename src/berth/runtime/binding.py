@@ -46,7 +46,8 @@ class ApiBinder:
 
     Args:
         dispatcher: sends them, and settles those whose answer was lost.
-        may_bind: whether we are still allowed to; asked right before each binding.
+        may_bind: whether we still lead for certain; while we do not, bindings are held: either the lease is renewed
+            after all, or we have lost it and are about to be cancelled, and have no business with these pods any more.
     """
 
     def __init__(self, dispatcher: Dispatcher, may_bind: Callable[[], bool]) -> None:
@@ -55,10 +56,8 @@ class ApiBinder:
 
     async def bind(self, pod: Pod, node_name: str) -> Status:
         """Bind and say how it went."""
-        if not self._may_bind():
-            return error("no longer the leader")
         meta = pod.metadata
-        outcome = await self._dispatcher.bind_pod(meta.namespace, meta.name, meta.uid, node_name)
+        outcome = await self._dispatcher.bind_pod(meta.namespace, meta.name, meta.uid, node_name, self._may_bind)
         return SUCCESS if outcome.result is BindResult.BOUND else error(_why_not(outcome))
 
 
