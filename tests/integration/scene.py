@@ -153,6 +153,11 @@ class Scene:
         (event,) = self.until(f"event {reason} about pod {name}", lambda: self.events(reason, pod))
         return event
 
+    def can_resume(self, version: str) -> bool:
+        """Whether the server still knows what happened to pods after *version*, so that a watch can go on."""
+        query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "1"}
+        return '"reason":"Expired"' not in self.api.request("GET", PODS, params=query)
+
     # -- the cluster as a whole -----------------------------------------------------------------------------------
 
     def overcommitted(self) -> list[str]:
