@@ -9,21 +9,25 @@ Source: k8s cmd/kube-scheduler/app/server.go, ``Setup`` and ``Run``.
 
 import asyncio
 import logging
+import os
 import signal
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from berth.config.encode import encode_config, to_yaml
 from berth.config.faults import ConfigError, Fault
 from berth.config.gates import resolve_gates
+from berth.config.metric_labels import read_metric_labels
 from berth.config.options import RunOptions, connection_of, effective_config, validate_options
 from berth.config.types import KubeSchedulerConfiguration
 from berth.config.versions import NEWEST, VersionRow, resolve_version
 from berth.framework.features import Features
 from berth.kube.credentials import CredentialKeeper, CredentialSource, choose_source
-from berth.kube.discovery import server_version
+from berth.kube.discovery import ServerVersion, server_version
 from berth.kube.errors import CredentialsError, KubeError
 from berth.kube.session import ApiSession
+from berth.runtime.assembly import Surroundings, build_engine
 from berth.runtime.endpoints import Endpoints
 from berth.runtime.faults import ServingError, StartError
 from berth.runtime.health import HealthMetrics, scheduler_endpoints
@@ -39,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 async def run(options: RunOptions, log: LogControl) -> None:
-    """Schedule until told to stop by SIGTERM or SIGINT.
+    """Schedule until told to stop by SIGTERM or SIGINT; told twice, the process ends at once.
 
     Args:
         options: the command line.
@@ -49,10 +53,7 @@ async def run(options: RunOptions, log: LogControl) -> None:
         StartError: the process cannot start as it was asked to.
         LeadershipLostError: another replica leads now.
     """
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop = _stop_on_signals()
     try:
         source = choose_source(connection_of(options).kubeconfig)
         keeper = await CredentialKeeper.open(source)
@@ -61,7 +62,7 @@ async def run(options: RunOptions, log: LogControl) -> None:
     async with ApiSession(keeper, server=options.master) as session:
         rules = await _settle(options, session)
         if options.write_config_to:
-            _write_config(options.write_config_to, rules.config)
+            _write_config(options.write_config_to, rules)
             return
         async with ApiSession(keeper, server=options.master) as election_session:
             registry = _registry(options)
@@ -75,11 +76,18 @@ async def run(options: RunOptions, log: LogControl) -> None:
                     await endpoints.close()
 
 
-def _write_config(path: str, config: KubeSchedulerConfiguration) -> None:
-    try:
-        Path(path).write_text(to_yaml(config), encoding="utf-8")
-    except OSError as fault:
-        raise StartError(f"--write-config-to {path}: {fault.strerror}") from fault
+def _stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+
+    def asked() -> None:
+        if stop.is_set():
+            _log.warning("asked to stop again: ending at once")
+            os._exit(1)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, asked)
+    return stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +97,23 @@ class _Rules:
     config: KubeSchedulerConfiguration
 
 
+def _write_config(path: str, rules: _Rules) -> None:
+    """Write the configuration, if a scheduler can be built by it."""
+    try:
+        build_engine(rules.config, rules.row, rules.features, Surroundings(lister=lambda _: None, clock=time.time))
+        Path(path).write_text(to_yaml(rules.config), encoding="utf-8")
+    except ConfigError as fault:
+        raise StartError(str(fault)) from fault
+    except OSError as fault:
+        raise StartError(f"--write-config-to {path}: {fault.strerror}") from fault
+
+
 async def _settle(options: RunOptions, session: ApiSession) -> _Rules:
     """Which version's rules apply, and the configuration under them."""
+    server = await _version_of(session, needed=not options.write_config_to)
     try:
-        server = await server_version(session)
-    except KubeError as fault:
-        raise StartError(f"API server {session.server}: {fault}") from fault
-    try:
-        row, notice = resolve_version(options.emulated_version, f"{server.major}.{server.minor}")
+        shown = None if server is None else f"{server.major}.{server.minor}"
+        row, notice = resolve_version(options.emulated_version, shown)
         gates, notices = resolve_gates(row, options.feature_gates)
         features = Features(gates=gates, behaviours=row.behaviours)
         config = effective_config(options, row, features.gates)
@@ -105,8 +122,18 @@ async def _settle(options: RunOptions, session: ApiSession) -> _Rules:
         raise StartError(str(fault)) from fault
     for line in (*([notice] if notice else []), *notices):
         _log.warning("%s", line)
-    _log.info("API server %s is version %s; deciding as Kubernetes %s", session.server, server.git_version, row.minor)
+    seen = server.git_version if server is not None else "unknown"
+    _log.info("API server %s is version %s; deciding as Kubernetes %s", session.server, seen, row.minor)
     return _Rules(row, features, config)
+
+
+async def _version_of(session: ApiSession, *, needed: bool) -> ServerVersion | None:
+    try:
+        return await server_version(session)
+    except KubeError as fault:
+        if needed:
+            raise StartError(f"API server {session.server}: {fault}") from fault
+        return None
 
 
 def _refuse(faults: list[Fault]) -> None:
@@ -115,9 +142,14 @@ def _refuse(faults: list[Fault]) -> None:
 
 
 def _registry(options: RunOptions) -> Registry:
+    allowed, manifest = options.allow_metric_labels, options.allow_metric_labels_manifest
+    try:
+        allowed = read_metric_labels(manifest) if manifest else allowed
+    except ConfigError as fault:
+        raise StartError(str(fault)) from fault
     return Registry(
         disabled=frozenset(options.disabled_metrics),
-        allowed_labels=options.allow_metric_labels,
+        allowed_labels=allowed,
         show_hidden=bool(options.show_hidden_metrics_for_version),
     )
 
