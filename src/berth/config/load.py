@@ -51,7 +51,8 @@ def read_config(path: Path | str, row: VersionRow, gates: FeatureGates) -> KubeS
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([other("", f"cannot read configuration file {path}: {error}")]) from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError([other("", f"cannot read configuration file {path}: {reason}")]) from error
     return _decode(parse_document(text), row, gates)
 
 

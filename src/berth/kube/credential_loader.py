@@ -145,7 +145,8 @@ def main(arguments: list[str]) -> int:
         kind, *paths = arguments
         answer = _load_kubeconfig(*paths) if kind == "kubeconfig" else _load_in_cluster(*paths)
     except Exception as error:  # noqa: BLE001  whatever the loaders raise is the reason, told to the parent
-        sys.stdout.write(json.dumps({"error": f"{error}" or type(error).__name__}))
+        reason = " ".join(str(error).split()) or type(error).__name__  # a YAML error comes in several lines
+        sys.stdout.write(json.dumps({"error": reason}))
         return 1
     sys.stdout.write(json.dumps(answer))
     return 0
