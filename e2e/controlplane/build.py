@@ -199,7 +199,11 @@ def _locked(folder: Path) -> Iterator[None]:
     """Lets one process at a time build *folder*; a second one waits, then finds it built."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f".{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"waiting for another build of {folder.name}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
