@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -19,13 +20,15 @@ from typing import Any, Final
 import msgspec
 import yaml
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
 from berth.kube.credentials import CredentialKeeper, Kubeconfig
+from berth.kube.errors import KubeError
 from berth.kube.session import ApiSession
 from berth.sandbox.hollow import HollowNode, zoned_nodes
-from berth.sandbox.sandbox import SandboxOptions, SandboxProcess
+from berth.sandbox.sandbox import SandboxError, SandboxOptions, SandboxProcess
 
 NODES: Final = 50
 _GPU_NODES: Final = 5
@@ -34,6 +37,7 @@ _DEADLINE_S: Final = 60.0
 _POLL_S: Final = 0.1
 _STOP_S: Final = 10.0
 _SHOWN_NODES: Final = 4
+_INTERRUPTED: Final = 130  # the exit code that shells expect after Ctrl-C
 _KUBECONFIG: Final = Path(".berth/kubeconfig")
 
 
@@ -47,24 +51,51 @@ def demo(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--keep", action="store_true", help="leave the cluster running until Ctrl-C")
     options = parser.parse_args(arguments)
-    options.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
-    console = Console()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends us ends the cluster and the scheduler too
+    try:
+        options.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
+        return _run(Console(), options.kubeconfig, keep=options.keep)
+    except (SandboxError, KubeError, OSError) as fault:
+        print(f"Error: {fault}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _run(console: Console, kubeconfig: Path, *, keep: bool) -> int:
     console.print(f"[bold]1[/] a cluster: {NODES} hollow nodes in three zones, {_GPU_NODES} of them a tainted GPU pool")
-    sandbox = SandboxOptions(nodes=demo_nodes(), kubeconfig=options.kubeconfig)
-    with SandboxProcess(sandbox) as running:
-        console.print(f"  API server at {running.endpoint.url}; kubectl --kubeconfig {options.kubeconfig} get nodes")
+    with SandboxProcess(SandboxOptions(nodes=demo_nodes(), kubeconfig=kubeconfig)) as running:
+        kubectl = f"kubectl --kubeconfig {kubeconfig} get nodes"
+        console.print(f"  API server at {running.endpoint.url}; {escape(kubectl)}", soft_wrap=True)
         console.print("[bold]2[/] the scheduler: berth run --kubeconfig … --leader-elect=false")
-        command = [sys.executable, "-m", "berth", "run", f"--kubeconfig={options.kubeconfig}"]
-        with subprocess.Popen([*command, "--leader-elect=false", "--secure-port=0"]) as scheduler:  # noqa: S603 - ourselves
-            try:
-                code = asyncio.run(_show(console, options.kubeconfig, scheduler))
-                if options.keep:
-                    console.print("the cluster and the scheduler keep running; Ctrl-C ends them")
-                    signal.sigwait({signal.SIGINT, signal.SIGTERM})
-            finally:
-                scheduler.terminate()
-                scheduler.wait(_STOP_S)
+        with _scheduler(kubeconfig) as scheduler:
+            code = asyncio.run(_show(console, kubeconfig, scheduler))
+            if keep:
+                _wait_for_signal(console)
     return code
+
+
+@contextmanager
+def _scheduler(kubeconfig: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The scheduler as a child process, which ends with the block."""
+    command = [sys.executable, "-m", "berth", "run", f"--kubeconfig={kubeconfig}"]
+    with subprocess.Popen([*command, "--leader-elect=false", "--secure-port=0"]) as scheduler:  # noqa: S603 - ourselves
+        try:
+            yield scheduler
+        finally:
+            scheduler.terminate()
+            try:
+                scheduler.wait(_STOP_S)
+            except subprocess.TimeoutExpired:
+                scheduler.kill()
+
+
+def _wait_for_signal(console: Console) -> None:
+    signals = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # one that comes too early waits
+    console.print("the cluster and the scheduler keep running; Ctrl-C ends them")
+    signal.sigwait(signals)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
 
 
 def demo_nodes() -> tuple[HollowNode, ...]:
@@ -98,7 +129,9 @@ async def _show(console: Console, kubeconfig: Path, scheduler: subprocess.Popen[
         console.print(_table(workloads, pods, await _zones(session)))
         waiting = [pod for pod in pods if not pod["spec"].get("nodeName")]
         for pod in waiting:
-            console.print(f"  [bold]{pod['metadata']['name']}[/] waits: {_why(pod)}", soft_wrap=True)
+            console.print(f"  [bold]{pod['metadata']['name']}[/] waits: {escape(_why(pod))}", soft_wrap=True)
+    if (ended := scheduler.poll()) is not None:
+        console.print(f"the scheduler ended with code {ended}")
     decided = len(pods) == total and all(pod["spec"].get("nodeName") or _why(pod) for pod in pods)
     return 0 if decided and len(waiting) == 1 else 1
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from berth.config.options import MAX_PORT
 from berth.sandbox.hollow import zoned_nodes
 from berth.sandbox.sandbox import Endpoint, SandboxOptions, serve
 from berth.sandbox.server import ServerOptions
@@ -16,8 +17,8 @@ from berth.sandbox.server import ServerOptions
 def sandbox(arguments: Sequence[str]) -> int:
     """Serve until Ctrl-C; returns the exit code."""
     options = _parser().parse_args(arguments)
-    options.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
     try:
+        options.kubeconfig.parent.mkdir(parents=True, exist_ok=True)
         asyncio.run(_serve(options))
     except OSError as fault:
         print(f"Error: {fault}", file=sys.stderr)
@@ -29,14 +30,28 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="berth sandbox", description="An API server and hollow nodes, for trying things out."
     )
-    parser.add_argument("--nodes", type=int, default=50, help="how many hollow nodes (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=0, help="of the API server on loopback (default: a free one)")
+    parser.add_argument("--nodes", type=_count, default=50, help="how many hollow nodes (default: %(default)s)")
+    parser.add_argument("--port", type=_port, default=0, help="of the API server on loopback (default: a free one)")
     parser.add_argument("--kubernetes", choices=("1.36", "1.37"), default="1.37", help="the version it speaks for")
     parser.add_argument("--tls", action="store_true", help="serve HTTPS")
     parser.add_argument(
         "--kubeconfig", type=Path, default=Path(".berth/kubeconfig"), help="where to write one (default: %(default)s)"
     )
     return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must not be negative, got {number}")
+    return number
+
+
+def _port(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= MAX_PORT:
+        raise argparse.ArgumentTypeError(f"must be between 0 and {MAX_PORT}, got {number}")
+    return number
 
 
 async def _serve(options: argparse.Namespace) -> None:
