@@ -126,6 +126,7 @@ class Notes:
     waits: list[tuple[str, float]] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
     decisions: list[tuple[Instruction, float]] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
     settled: int = 0
     on_settled: Callable[[], None] = lambda: None
 
@@ -138,7 +139,8 @@ class Notes:
         """No concern of these tests."""
 
     def event_handled(self, event: str, seconds: float) -> None:
-        """No concern of these tests."""
+        assert seconds >= 0
+        self.events.append(event)
 
     def permit_waited(self, status: str, seconds: float) -> None:
         self.waits.append((status, seconds))
@@ -206,16 +208,17 @@ class Shell:
         return self.recorder.heard[-1][3]
 
 
-def a_shell(*plugins: Plugin, cluster: Cluster | None = None, nominate: bool = True) -> Shell:
+def a_shell(*plugins: Plugin, cluster: Cluster | None = None, nominate: bool = True, minor: str = "1.37") -> Shell:
     """A shell around an engine with these plugins, to be made on a running loop.
 
     Args:
         plugins: each takes part wherever it can; pods are sorted, and bound if none of these binds.
         cluster: the nodes; one with ample room if None.
         nominate: as `BindingTasks` takes it.
+        minor: the version whose rules apply.
     """
     clock, notes, shown, recorder = loop_clock(), Notes(), dict[Any, Any](), HeardEvents()
-    features = features_of(row_of("1.37"))
+    features = features_of(row_of(minor))
     profile = profile_of(*plugins)
     hints = build_hint_map(profile.plugins.values(), features.behaviours, pod_groups=False)
     queue = SchedulingQueue(

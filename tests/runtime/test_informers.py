@@ -92,6 +92,56 @@ def test_what_happens_to_a_pod_reaches_the_engine(story: list[Change], waiting: 
     main()
 
 
+# what arrives; the labels of the events that were handled, and timed
+EVENT_LABELS: dict[str, tuple[list[Change], list[str]]] = {
+    "a pod without a node": (
+        [added(a_pod()), updated(a_pod(), later(a_pod())), deleted(a_pod())],
+        ["UnscheduledPodAdd", "UnscheduledPodUpdate", "UnscheduledPodDelete"],
+    ),
+    "a pod with a node": (
+        [added(a_pod(on="n1")), updated(a_pod(on="n1"), later(a_pod(on="n1"))), deleted(a_pod(on="n1"))],
+        ["AssignedPodAdd", "AssignedPodUpdatePodLabel", "AssignedPodDelete"],
+    ),
+    "a pod that is bound": (
+        [added(a_pod()), updated(a_pod(), later(a_pod(on="n1")))],
+        ["UnscheduledPodAdd", "AssignedPodAdd"],
+    ),
+    "a pod for another scheduler": ([added(a_pod(spec=FOREIGN)), deleted(a_pod(spec=FOREIGN))], []),
+}
+
+
+@pytest.mark.parametrize(("story", "expected"), EVENT_LABELS.values(), ids=EVENT_LABELS)
+def test_what_is_done_about_a_pod_is_timed_under_the_label_of_the_event(
+    story: list[Change], expected: list[str]
+) -> None:
+    @in_virtual_time
+    async def main() -> None:
+        shell = a_shell(Step())
+        for change in story:
+            change(Watched(shell).pods)
+        assert shell.notes.events == expected
+
+    main()
+
+
+@in_virtual_time
+async def test_an_older_version_has_its_own_label_for_pods_without_a_node() -> None:
+    shell = a_shell(Step(), minor="1.36")
+    Watched(shell).pods.on_add(a_pod(), False)
+    assert shell.notes.events == ["UnschedulablePodAdd"]
+
+
+@in_virtual_time
+async def test_what_is_done_about_a_node_is_timed_event_by_event() -> None:
+    shell = a_shell(Step())
+    it = Watched(shell)
+    before, after = a_node("n2", unschedulable=True), a_node("n2", labels={"new": "yes"})
+    it.nodes.on_add(before, False)
+    it.nodes.on_update(before, after)
+    it.nodes.on_delete(after, False)
+    assert shell.notes.events == ["NodeAdd", "NodeUpdateNodeTaint", "NodeUpdateNodeLabel", "NodeDelete"]
+
+
 @in_virtual_time
 async def test_what_happens_to_a_node_reaches_the_engine() -> None:
     it = Watched(a_shell(Step()))

@@ -40,7 +40,7 @@ class Bench:
             row, features_of(row), self.registry, stopwatch=lambda: self.now_s, wall=lambda: self.wall_s
         )
 
-    def shown(self, name: str, **labels: str) -> float | None:
+    def shown(self, name: str, /, **labels: str) -> float | None:
         """The value of a sample; None if it is not shown."""
         self.registry.refresh()
         for family in self.registry.collect():
@@ -171,6 +171,16 @@ async def test_a_pod_that_only_the_flush_brought_back_is_counted() -> None:
     bind.queued.was_flushed_from_unschedulable = True
     it.measured.bound(bind)
     assert it.shown("scheduler_pod_scheduled_after_flush_total") == 1
+
+
+def test_slow_renewals_are_counted_at_each_scrape() -> None:
+    it, renewals = Bench(), [0]
+    it.measured.watch_election(lambda: renewals[0])
+    assert it.shown("leader_election_master_status", name="kube-scheduler") == 0
+    assert it.shown("leader_election_slowpath_total", name="kube-scheduler") is None
+    for seen in (2, 2, 5):
+        renewals[0] = seen
+        assert it.shown("leader_election_slowpath_total", name="kube-scheduler") == seen
 
 
 @in_virtual_time

@@ -48,6 +48,7 @@ class Measured(SchedulerMetrics):
         self.stopwatch, self._wall = stopwatch, wall
         self.client = ClientMetrics(registry)
         self._started: dict[PodUid, float] = {}
+        self._registry = registry
         self._bindings = self.work(BINDING)
         register_build(registry, row, features.gates)
         register_tasks(registry)
@@ -65,6 +66,19 @@ class Measured(SchedulerMetrics):
                 "Score": profile.score,
             }
             self.plugins_known(name, {point: [p.name for p in plugins] for point, plugins in points.items()})
+
+    def watch_election(self, slow_renewals: Callable[[], int]) -> None:
+        """Show that this replica does not lead yet, and ask for the number of slow renewals at each scrape."""
+        self.client.leading(False)
+        told = 0
+
+        def count() -> None:
+            nonlocal told
+            while told < slow_renewals():
+                told += 1
+                self.client.renewed_slowly()
+
+        self._registry.on_scrape(count)
 
     def decided(self, instruction: Instruction, duration_s: float) -> None:
         """A cycle ended."""

@@ -234,8 +234,7 @@ class Process:
         election = self._config.leader_election
         if not election.leader_elect:
             return None
-        self._metrics.client.leading(False)
-        return LeaderElector(
+        elector = LeaderElector(
             session,
             ElectionConfig(
                 namespace=election.resource_namespace,
@@ -250,6 +249,8 @@ class Process:
             on_new_leader=lambda identity: _log.info("leader: %s", identity),
             clock=self._clock,
         )
+        self._metrics.watch_election(lambda: elector.slow_renewals)
+        return elector
 
     def _surroundings(self, options: RunOptions) -> Surroundings:
         return Surroundings(
