@@ -173,7 +173,8 @@ async def test_a_pod_that_only_the_flush_brought_back_is_counted() -> None:
     assert it.shown("scheduler_pod_scheduled_after_flush_total") == 1
 
 
-def test_slow_renewals_are_counted_at_each_scrape() -> None:
+@in_virtual_time
+async def test_slow_renewals_are_counted_at_each_scrape() -> None:
     it, renewals = Bench(), [0]
     it.measured.watch_election(lambda: renewals[0])
     assert it.shown("leader_election_master_status", name="kube-scheduler") == 0
