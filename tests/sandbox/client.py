@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 JsonObject = dict[str, Any]
 
@@ -114,6 +117,15 @@ class Client:
         assert response.status == 200, await response.text()
         self._watches.append(Watch(response))
         return self._watches[-1]
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until *condition* holds; fails the test if it never does."""
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it did not happen")
 
 
 def pod(name: str = "web", **spec: Any) -> JsonObject:

@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from berth.sandbox import errors, proto
-from berth.sandbox.objects import section, without_nulls
+from berth.sandbox.objects import load_yaml, section, without_nulls
 from berth.sandbox.registry import DeleteOptions, Preconditions
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def decode_body(call: Call) -> JsonObject:
     if call.content_type not in (*_JSON_TYPES, _YAML_TYPE):
         raise errors.unsupported_media_type()
     try:
-        value = yaml.safe_load(call.body) if call.content_type == _YAML_TYPE else _decode(call.body)
+        value = load_yaml(call.body) if call.content_type == _YAML_TYPE else _decode(call.body)
     except (msgspec.DecodeError, yaml.YAMLError) as error:
         raise errors.bad_request(f"the object provided is unrecognized (must be of type Object): {error}") from error
     if not isinstance(value, dict):

@@ -229,6 +229,11 @@ def initial_events_need_match() -> ApiError:
     return ApiError(422, "Invalid", f'ListOptions.meta.k8s.io "" is invalid: {fault}', details)
 
 
+def too_large(limit_bytes: int) -> ApiError:
+    """413: a body that nobody wants to keep."""
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit_bytes}", {})
+
+
 def too_large_version(asked: int, current: int) -> ApiError:
     """504: a list at a version that does not exist yet."""
     message = f"Too large resource version: {asked}, current: {current}"

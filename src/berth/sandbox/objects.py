@@ -8,6 +8,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import yaml
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -44,6 +46,25 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(member) for member in value]
     return value
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as Kubernetes reads it: what looks like a time stays text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    letter: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith(":timestamp")]
+    for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def load_yaml(text: bytes) -> Any:
+    """The value in a YAML document, in the types that JSON has.
+
+    Raises:
+        YAMLError: it cannot be read.
+    """
+    return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader
 
 
 def utc_now() -> datetime:

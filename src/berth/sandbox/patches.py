@@ -13,7 +13,7 @@ import yaml
 
 from berth.sandbox import errors, strategic
 from berth.sandbox.fields import message_of
-from berth.sandbox.objects import without_nulls
+from berth.sandbox.objects import load_yaml, without_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -189,7 +189,7 @@ def decode_applied(body: bytes) -> JsonObject:
         ApiError: 400.
     """
     try:
-        applied = _decode(body) if body.lstrip().startswith(b"{") else yaml.safe_load(body)
+        applied = _decode(body) if body.lstrip().startswith(b"{") else load_yaml(body)
     except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise errors.bad_request(f"error decoding YAML: {error}") from error
     if not isinstance(applied, dict):

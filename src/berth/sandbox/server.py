@@ -11,6 +11,7 @@ import asyncio
 import logging
 import random
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
@@ -138,7 +139,11 @@ class EmbeddedApiServer:
         Raises:
             OSError: the address cannot be used.
         """
-        self._listener = _Listener(self._serve, handler_cancellation=True, access_log=None)
+        loop = asyncio.get_running_loop()
+        make_request = partial(web.BaseRequest, loop=loop, client_max_size=_MAX_BODY_BYTES)
+        self._listener = _Listener(
+            self._serve, request_factory=make_request, handler_cancellation=True, access_log=None
+        )
         self._runner = web.ServerRunner(self._listener, shutdown_timeout=_STOP_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.options.host, self._port, ssl_context=self._tls)
@@ -159,11 +164,18 @@ class EmbeddedApiServer:
         for watcher in list(self._watchers):
             watcher.stop()
 
+    def compact(self) -> None:
+        """Forget the past, as etcd does: watches from an old version and later pages of a list get 410."""
+        self.registry.store.compact()
+        self._verbs.lists.forget()
+
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return await self._dispatch(request)
         except errors.ApiError as error:
             return _json(error.code, encode(error.status()), error.headers)
+        except web.HTTPRequestEntityTooLarge:
+            return _json(413, encode(errors.too_large(_MAX_BODY_BYTES).status()))
         except errors.NotServedError:
             return web.Response(status=404, text="404 page not found\n")
         except Exception as error:
@@ -188,8 +200,6 @@ class EmbeddedApiServer:
             content_type=sent.get("Content-Type", "").partition(";")[0].strip(),
             accept=sent.get("Accept", ""),
         )
-        if len(call.body) > _MAX_BODY_BYTES:
-            raise errors.ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {_MAX_BODY_BYTES}")
         if request.method == "GET" and not route.name and call.query.get("watch") in _TRUE:
             return await self._watch(request, call)
         answer = self._answer(request.method, call)

@@ -85,6 +85,8 @@ def _merge_list(original: list[Any], changes: list[Any], patch: JsonObject, fiel
     key = field.merge
     if key is None:
         return original
+    if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in changes):
+        return [item for item in changes if "$patch" not in item]
     # Where the patch says nothing of the order, its own items come in its own order.
     order = patch.get(_ORDER + field.name, changes)
     if key == "":
@@ -98,8 +100,6 @@ def _merge_list(original: list[Any], changes: list[Any], patch: JsonObject, fiel
 
 
 def _merge_items(original: list[Any], changes: list[Any], key: str, field: Field) -> list[Any]:
-    if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in changes):
-        return [item for item in changes if "$patch" not in item]
     merged = list(original)
     for change in changes:
         identity = _key_of(change, key, field.name)

@@ -89,7 +89,7 @@ class Encoder:
 class Watcher:
     """One reader of one collection.
 
-    A reader that asks for a version which is no longer kept gets an error event, as from kube-apiserver, and no refusal.
+    A reader that asks for a version which is no longer kept gets an error event, as from kube-apiserver.
     """
 
     def __init__(self, store: Store, resource: Resource, options: WatchOptions, encoder: Encoder) -> None:
