@@ -10,9 +10,10 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / - /'
 
 env: $(STAMP) ## .venv with all that a developer needs
+# Without --no-compile pip would compile a hundred megabytes of which most is never imported.
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 demo: env ## a cluster in a box, the real scheduler, and where each pod went
