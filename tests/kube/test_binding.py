@@ -104,6 +104,7 @@ async def test_what_becomes_of_a_binding(
 ERRORS = {
     "a conflict keeps its error and names the other node": (TAKEN, a_pod(node="n2"), ConflictError, "n2"),
     "a refusal keeps its error": (status_answer(403), a_pod(), ForbiddenError, ""),
+    "a pod that may not be read tells that": (TAKEN, status_answer(403), ForbiddenError, ""),
     "a pod that is gone keeps its error": (status_answer(404), a_pod(), NotFoundError, ""),
     "server errors keep the last one": (TIMED_OUT, a_pod(), ServerError, ""),
 }

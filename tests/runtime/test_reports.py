@@ -15,6 +15,7 @@ from tests.scheduling.builders import with_metadata
 
 from berth.api.meta import Condition, NodeName
 from berth.kube.dispatcher import Dispatcher
+from berth.kube.errors import ForbiddenError
 from berth.kube.events import EventRecorder
 from berth.runtime.reports import Reporter, reference
 from berth.scheduling.instructions import Report
@@ -206,6 +207,15 @@ async def test_a_nomination_leaves_the_conditions_alone() -> None:
         desk.reporter.nominate(a_pod(), NodeName("n1"))
         assert await desk.patches() == [{"nominatedNodeName": "n1"}]
         assert await desk.events() == []
+
+
+@in_virtual_time
+async def test_a_status_that_cannot_be_written_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with a_desk() as desk:
+        desk.api.answer = lambda sent: ForbiddenError(403, "Forbidden", "no") if sent.path == STATUS else None
+        desk.reporter.report(a_report())
+        await desk.patches()
+    assert caplog.messages == ["status of pod default/web: 403 Forbidden: no"]
 
 
 def test_an_event_refers_to_the_pod_in_its_version() -> None:

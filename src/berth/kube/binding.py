@@ -19,6 +19,7 @@ from berth.kube.clock import SYSTEM_CLOCK, Backoff, Clock
 from berth.kube.errors import (
     ApiError,
     ConflictError,
+    ForbiddenError,
     KubeError,
     NotFoundError,
     ServerError,
@@ -42,7 +43,7 @@ class BindResult(enum.Enum):
     BOUND = "bound"  # the pod runs on our node: go on to PostBind
     CONFLICT = "conflict"  # the pod has another node, or the name belongs to another pod: forget ours
     GONE = "gone"  # there is no such pod any more: forget it
-    FAILED = "failed"  # refused, or not bound when it was last read: requeue with the error
+    FAILED = "failed"  # refused, not bound when it was last read, or not to be read: requeue with the error
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +182,15 @@ class Binder:
                 return BindOutcome(BindResult.BOUND, posts=attempt.posts)
 
     async def _read(self, attempt: _Attempt, backoff: Backoff) -> BindOutcome | None:
-        """What the pod itself says; None when it has no node yet. Asks until there is an answer."""
+        """What the pod itself says; None when it has no node yet. Asks until there is an answer, or a refusal."""
         while True:
             try:
                 pod = _decode_pod(await self._session.request("GET", attempt.path))
             except NotFoundError:
                 return attempt.outcome(BindResult.GONE)
+            except ForbiddenError as refused:  # asking again would not help; if it is bound, the next binding says so
+                attempt.error = refused
+                return attempt.outcome(BindResult.FAILED)
             except (KubeError, msgspec.MsgspecError) as unread:
                 await backoff.wait(_retry_after_s(unread))
                 continue

@@ -5,14 +5,18 @@ Performs `berth.scheduling.instructions.Report`; never waits, since both recorde
 Source: k8s pkg/scheduler/schedule_one.go, ``handleSchedulingFailure`` and ``updatePod``.
 """
 
+import asyncio
+import logging
 from typing import Final
 
-from berth.api.meta import Condition, NodeName
+from berth.api.meta import Condition, NodeName, PodKey
 from berth.api.pod import Pod
-from berth.kube.dispatcher import Dispatcher
+from berth.kube.dispatcher import Dispatcher, PatchOutcome, PatchResult
 from berth.kube.events import EventRecorder, ObjectRef
 from berth.kube.status_patch import KnownStatus, StatusChange
 from berth.scheduling.instructions import Report
+
+_log = logging.getLogger(__name__)
 
 POD_SCHEDULED: Final = "PodScheduled"
 
@@ -69,7 +73,13 @@ class Reporter:
     def _patch(self, pod: Pod, change: StatusChange) -> None:
         known = KnownStatus(conditions=pod.status.conditions, nominated_node_name=pod.status.nominated_node_name)
         meta = pod.metadata
-        self._dispatcher.patch_status(meta.namespace, meta.name, meta.uid, known, change)
+        written = self._dispatcher.patch_status(meta.namespace, meta.name, meta.uid, known, change)
+        written.add_done_callback(lambda done: _log_failure(pod.key, done))
+
+
+def _log_failure(pod: PodKey, written: asyncio.Future[PatchOutcome]) -> None:
+    if not written.cancelled() and written.result().result is PatchResult.FAILED:
+        _log.warning("status of pod %s: %s", pod, written.result().error)
 
 
 def reference(pod: Pod) -> ObjectRef:
