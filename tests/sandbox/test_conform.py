@@ -89,11 +89,16 @@ def test_parts_that_did_not_change_are_not_looked_at_again() -> None:
 def test_amounts_and_times_take_their_one_form() -> None:
     result, _ = conformed(POD, plain(overhead={"cpu": 1, "memory": "1024Ki"}))
     assert result["spec"]["overhead"] == {"cpu": "1", "memory": "1Mi"}
-    spec = {"renewTime": "2026-01-01T02:00:00.5+02:00", "acquireTime": "2026-01-01T00:00:00Z"}
+    spec = {"renewTime": "2026-01-01T02:00:00.500000+02:00"}
     lease, _ = conformed(LEASE, {"metadata": {"creationTimestamp": "2026-01-01T00:00:00.9Z"}, "spec": spec})
     assert lease["spec"]["renewTime"] == "2026-01-01T00:00:00.500000Z"
-    assert lease["spec"]["acquireTime"] == "2026-01-01T00:00:00.000000Z"
     assert lease["metadata"]["creationTimestamp"] == "2026-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize("text", ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.5Z", "soon"])
+def test_a_micro_time_has_six_decimals(text: str) -> None:
+    with pytest.raises(ApiError, match="parsing time"):
+        conformed(LEASE, {"metadata": {}, "spec": {"renewTime": text}})
 
 
 def test_fields_that_are_always_written_are_filled_in() -> None:

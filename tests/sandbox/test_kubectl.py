@@ -18,6 +18,8 @@ from berth.sandbox.kubeconfig import write_kubeconfig
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tests.sandbox.client import Client
+
     from berth.sandbox.server import EmbeddedApiServer
 
 COMMAND_TIMEOUT_S = 30.0
@@ -204,26 +206,21 @@ async def test_label_annotate_patch_and_replace(kubectl: Kubectl) -> None:
     assert (await kubectl.json("get", "pod", "web"))["metadata"]["labels"] == {"app": "web"}
 
 
-async def test_describe_shows_a_pod_with_its_events(kubectl: Kubectl, server: EmbeddedApiServer) -> None:
+async def test_describe_shows_a_pod_with_its_events(kubectl: Kubectl, api: Client) -> None:
     await kubectl("create", "-f", "-", text=POD)
     made = await kubectl.json("get", "pod", "web")
-    events = server.registry.table.served("", "v1", "events")
-    regarding = {"kind": "Pod", "name": "web", "namespace": "default", "uid": made["metadata"]["uid"]}
     event = {
         "metadata": {"name": "web.1"},
-        "involvedObject": regarding,
+        "regarding": {"kind": "Pod", "name": "web", "namespace": "default", "uid": made["metadata"]["uid"]},
         "type": "Warning",
         "reason": "FailedScheduling",
-        "message": "0/0 nodes are available.",
-        "source": {},
-        "reportingComponent": "default-scheduler",
-        "reportingInstance": "x",
-        "firstTimestamp": None,
-        "lastTimestamp": None,
-        "eventTime": made["metadata"]["creationTimestamp"],
         "action": "Scheduling",
+        "note": "0/0 nodes are available.",
+        "reportingController": "default-scheduler",
+        "reportingInstance": "default-scheduler-host",
+        "eventTime": made["metadata"]["creationTimestamp"].replace("Z", ".000000Z"),
     }
-    server.registry.create(events, "default", event)
+    await api.post("/apis/events.k8s.io/v1/namespaces/default/events", event)
     described = await kubectl("describe", "pod", "web")
     assert "Status:       Pending" in described
     assert "Warning  FailedScheduling" in described

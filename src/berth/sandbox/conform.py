@@ -21,13 +21,14 @@ from berth.sandbox.quantities import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from berth.sandbox.resources import Resource
 
 JsonObject = dict[str, Any]
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-_MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+_MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 _QUANTITY_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _JSON_NAMES: Final = {str: "string", bool: "bool", int: "number", float: "number", dict: "object", list: "array"}
 _GO_NAMES: Final = {
@@ -71,7 +72,7 @@ def conformed(resource: Resource, obj: JsonObject, old: JsonObject | None = None
     try:
         result = _message(known, obj, old, "", unknown)
     except _MismatchError as error:
-        text = f'{resource.kind} in version "{resource.api_version}" cannot be handled as a {resource.kind}: {error}'
+        text = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {error}'
         raise errors.bad_request(text) from error
     return result, unknown
 
@@ -164,21 +165,28 @@ def _quantity(value: Any) -> Any:
 def _time(value: Any) -> str:
     if isinstance(value, str) and _TIME.fullmatch(value):
         return value
-    return rfc3339(_moment(value))
+    return rfc3339(_moment(value, "2006-01-02T15:04:05Z07:00"))
 
 
 def _micro_time(value: Any) -> str:
     if isinstance(value, str) and _MICRO_TIME.fullmatch(value):
-        return value
-    return rfc3339_micro(_moment(value))
+        return value if value.endswith("Z") else rfc3339_micro(parse_time(value))
+    # Six decimals are required, unlike in other times.
+    raise _bad_time(value, "2006-01-02T15:04:05.000000Z07:00")
 
 
-def _moment(value: Any) -> Any:
+def _moment(value: Any, layout: str) -> datetime:
     try:
-        return parse_time(value)
+        moment = parse_time(value)
     except (TypeError, ValueError) as error:
-        text = f'parsing time {value!r} as "2006-01-02T15:04:05Z07:00": cannot parse {value!r} as "2006"'
-        raise _MismatchError(text.replace("'", '"')) from error
+        raise _bad_time(value, layout) from error
+    if moment.tzinfo is None:
+        raise _bad_time(value, layout)
+    return moment
+
+
+def _bad_time(value: Any, layout: str) -> _MismatchError:
+    return _MismatchError(f'parsing time "{value}" as "{layout}": cannot parse it')
 
 
 _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
