@@ -194,15 +194,19 @@ class Binder:
             except (KubeError, msgspec.MsgspecError) as unread:
                 await backoff.wait(_retry_after_s(unread))
                 continue
-            if pod.metadata.uid != attempt.uid:
-                return attempt.outcome(BindResult.CONFLICT)
-            if pod.spec.node_name == attempt.node:
-                return BindOutcome(BindResult.BOUND, posts=attempt.posts)
-            if pod.spec.node_name:
-                return attempt.outcome(BindResult.CONFLICT, pod.spec.node_name)
-            if pod.metadata.deletion_timestamp is not None:
-                return attempt.outcome(BindResult.FAILED)
-            return None
+            return _told_by(pod, attempt)
+
+
+def _told_by(pod: _Pod, attempt: _Attempt) -> BindOutcome | None:
+    if pod.metadata.uid != attempt.uid:
+        return attempt.outcome(BindResult.CONFLICT)
+    if pod.spec.node_name == attempt.node:
+        return BindOutcome(BindResult.BOUND, posts=attempt.posts)
+    if pod.spec.node_name:
+        return attempt.outcome(BindResult.CONFLICT, pod.spec.node_name)
+    if pod.metadata.deletion_timestamp is not None:
+        return attempt.outcome(BindResult.FAILED)
+    return None
 
 
 _BOUND = BindOutcome(BindResult.BOUND)
