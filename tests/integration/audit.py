@@ -1,25 +1,27 @@
 """What the API server was asked, by whom, when, and with which answer: its audit log.
 
 The server writes a line before it answers, so a request that somebody has an answer to is in the log. Bindings and the
-leases of elections are recorded.
+leases of elections are recorded, and whatever is asked by an account of `RECORDED`.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+RECORDED = ("system:serviceaccount:kube-system:berth",)
 _POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
+        {"level": "Metadata", "users": list(RECORDED)},
         {"level": "Metadata", "verbs": ["create"], "resources": [{"group": "", "resources": ["pods/binding"]}]},
         {
             "level": "Request",
@@ -29,6 +31,15 @@ _POLICY = {
         {"level": "None"},
     ],
 }
+
+
+class Deed(NamedTuple):
+    """What can be granted: something done to a kind of object, or to the one object of that name."""
+
+    verb: str
+    group: str
+    resource: str
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +90,29 @@ class Audit:
         """The writes of a lease that a user asked for, in the order of their arrival."""
         return self._requests(by, "leases", name)
 
+    def mark(self) -> int:
+        """The present end of the log."""
+        return self._log.stat().st_size if self._log.exists() else 0
+
+    def deeds(self, *, by: str, since: int = 0) -> dict[Deed, set[int]]:
+        """What a user did after a mark, each with the codes of the answers; names are left out."""
+        done: dict[Deed, set[int]] = {}
+        for line in self._lines(since):
+            if line["user"]["username"] == by and "objectRef" in line:
+                what = line["objectRef"]
+                resource = "/".join(filter(None, (what["resource"], what.get("subresource"))))
+                deed = Deed(line["verb"], what.get("apiGroup", ""), resource)
+                done.setdefault(deed, set()).add(line.get("responseStatus", {}).get("code", 0))
+        return done
+
+    def _lines(self, since: int = 0) -> list[dict[str, Any]]:
+        if not self._log.exists():
+            return []
+        with self._log.open("rb") as log:
+            log.seek(since)
+            return [json.loads(line) for line in log if line.endswith(b"\n")]  # the last may be half written
+
     def _requests(self, user: str, resource: str, name: str) -> list[Request]:
-        lines = self._log.read_text(encoding="utf-8").splitlines() if self._log.exists() else []
         found = [
             Request(
                 user,
@@ -90,7 +122,7 @@ class Audit:
                 line["stageTimestamp"],
                 line.get("requestObject", {}),
             )
-            for line in map(json.loads, lines)
+            for line in self._lines()
             if line["user"]["username"] == user and line["objectRef"]["resource"] == resource
         ]
         mine = [request for request in found if not name or name in (request.name, _name(request.body))]

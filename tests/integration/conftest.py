@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.audit import Audit
 from tests.integration.clusters import REPLICAS, Cluster, EmbeddedCluster, RealCluster
+from tests.integration.deployment import Deployed
 from tests.integration.history import STORED_AS_JSON
 from tests.integration.scene import Scene
 from tests.support.controlplane import ControlPlane
 from tests.support.scheduler import SchedulerProcess
+
+from berth.sandbox.certificates import make_identity
+from berth.sandbox.objects import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +38,11 @@ def audit(tmp_path_factory: pytest.TempPathFactory) -> Audit:
 
 
 @pytest.fixture(scope="session")
-def real_cluster(envtest_assets: Path, audit: Audit) -> Iterator[RealCluster]:
-    plane = ControlPlane(envtest_assets, apiserver_flags=[STORED_AS_JSON, *audit.flags])
+def real_cluster(envtest_assets: Path, audit: Audit, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    authority = tmp_path_factory.mktemp("authority") / "clients.crt"
+    authority.write_bytes(make_identity(utc_now()).ca_pem)
+    flags = [STORED_AS_JSON, f"--client-ca-file={authority}", *audit.flags]
+    plane = ControlPlane(envtest_assets, apiserver_flags=flags)
     for name in REPLICAS:
         plane.add_user(name, ["system:masters"])
     with plane:
@@ -71,3 +78,22 @@ def served(scene: Scene, resident: SchedulerProcess) -> Scene:
     """A scene with the module's scheduler at work."""
     scene.watch_over(resident)
     return scene
+
+
+@pytest.fixture
+def real_scene(real_cluster: RealCluster, tmp_path: Path) -> Iterator[Scene]:
+    """A scene for what only the real cluster has."""
+    scene = Scene(real_cluster, tmp_path)
+    yield scene
+    scene.close()
+    scene.api.wipe()
+
+
+@pytest.fixture(scope="session")
+def deployed(real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """The second scheduler's manifests in the real cluster, and an account that may read its metrics."""
+    deployed = Deployed(real_cluster, tmp_path_factory.mktemp("deployed"))
+    deployed.kubectl("apply")
+    deployed.create_scraper()
+    yield deployed
+    deployed.kubectl("delete")

@@ -60,14 +60,13 @@ class Scene:
     ) -> SchedulerProcess:
         """Start one more scheduler; it is killed when the scenario ends."""
         connection = {**connection, "kubeconfig": str(kubeconfig or self.cluster.kubeconfig)}
-        scheduler = SchedulerProcess(
-            self.folder,
-            "--secure-port=0",
-            *flags,
-            config={"clientConnection": connection, **config},
-            name=f"berth-{len(self.schedulers)}",
-        )
-        self.schedulers.append(scheduler.start())
+        return self.launch("--secure-port=0", *flags, config={"clientConnection": connection, **config})
+
+    def launch(self, *flags: str, config: Mapping[str, Any] | None) -> SchedulerProcess:
+        """As `start_scheduler`, with nothing added to flags and configuration."""
+        name = f"berth-{len(self.schedulers)}"
+        scheduler = SchedulerProcess(self.folder, *flags, config=config, name=name).start()
+        self.schedulers.append(scheduler)
         self._watched = scheduler
         return scheduler
 

@@ -13,9 +13,6 @@ from tests.integration.turmoil import Creation, a_crowd, a_landscape, names
 from tests.support.scheduler import LEADING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.integration.audit import Audit
     from tests.integration.clusters import RealCluster
     from tests.integration.objects import JsonObject
@@ -57,11 +54,8 @@ class Pair:
 
 
 @pytest.fixture
-def scene(real_cluster: RealCluster, tmp_path: Path) -> Iterator[Scene]:
-    scene = Scene(real_cluster, tmp_path)
-    yield scene
-    scene.close()
-    scene.api.wipe()
+def scene(real_scene: Scene) -> Scene:
+    return real_scene
 
 
 def a_pair(scene: Scene, cluster: RealCluster, request: pytest.FixtureRequest, durations: dict[str, str]) -> Pair:

@@ -1,0 +1,97 @@
+"""The rights of the deployed scheduler by what they are for, and the steps in which each of them is used."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.integration.audit import Deed
+from tests.integration.deployment import ACCOUNT
+from tests.integration.objects import a_node, a_pod
+from tests.integration.scene import EVENTS, condition_of
+from tests.support.client import PODS, ApiClient
+from tests.support.scheduler import LEADING
+
+if TYPE_CHECKING:
+    from tests.integration.audit import Audit
+    from tests.integration.deployment import Running
+    from tests.integration.objects import JsonObject
+    from tests.integration.scene import Scene
+
+OURS = "berth"
+FULL = "0/1 nodes are available: 1 Insufficient cpu."
+BIND = Deed("create", "", "pods/binding")
+STATUS = Deed("patch", "", "pods/status")
+EVENT = Deed("create", "events.k8s.io", "events")
+SERIES = Deed("patch", "events.k8s.io", "events")
+LEADER_EVENT = Deed("create", "", "events")
+READ_POD = Deed("get", "", "pods")
+WHO = Deed("create", "authentication.k8s.io", "tokenreviews")
+MAY = Deed("create", "authorization.k8s.io", "subjectaccessreviews")
+NEW_LEASE = Deed("create", "coordination.k8s.io", "leases")
+READ_LEASE = Deed("get", "coordination.k8s.io", "leases", "berth")
+RENEW_LEASE = Deed("update", "coordination.k8s.io", "leases", "berth")
+READS = [Deed(verb, "", resource) for resource in ("pods", "nodes") for verb in ("list", "watch")]
+ALL = [BIND, STATUS, EVENT, SERIES, LEADER_EVENT, READ_POD, WHO, MAY, NEW_LEASE, READ_LEASE, RENEW_LEASE, *READS]
+
+
+def contested_pod(scene: Scene, running: Running) -> JsonObject:
+    """Place a pod by hand while the scheduler, which has decided on it, waits for its turn to say so.
+
+    Returns the pod; there are 24 others, which have their turns before.
+    """
+    scene.create(a_node("by-hand", cpu="100m"))  # too small for the scheduler to choose it
+    running.process.pause()
+    pods = scene.create(*(a_pod(f"web-{i:02}", cpu="200m", schedulerName=OURS) for i in range(25)))
+    running.process.resume()
+    scene.until("the first pod is bound", scene.placements)
+    target = {"apiVersion": "v1", "kind": "Node", "name": "by-hand"}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web-24"}, "target": target}
+    scene.api.post(f"{PODS}/web-24/binding", body)
+    return pods[24]
+
+
+def repeated_refusal(scene: Scene, running: Running, deadline_s: float = 60) -> None:
+    """Let a pod be refused three times for one and the same reason, which makes a series of its event."""
+    scene.watch_over(running.process)
+    scene.create(a_node("tiny", cpu="1"))
+    scene.api.patch("/api/v1/nodes/tiny", {"metadata": {"labels": {"kind": "tiny"}}})
+    scene.create(*(a_pod(f"small-{i}", cpu="100m", nodeName="tiny") for i in range(3)))
+    (pod,) = scene.create(a_pod("big", cpu="2", nodeSelector={"kind": "tiny"}, schedulerName=OURS))
+    scene.event("FailedScheduling", pod)
+    scene.delete_pod("small-0")
+    # The first refusal was told of the pod as it was before that was written into its status; the next ones are alike.
+    scene.until("the pod is tried again", lambda: len(scene.events("FailedScheduling", pod)) == 2)
+    scene.delete_pod("small-1")
+
+    def series() -> list[JsonObject]:
+        return [event for event in scene.events("FailedScheduling", pod) if event.get("series")]
+
+    scene.until("the event is a series", series, deadline_s)
+
+
+def until_told(scene: Scene, name: str, text: str) -> JsonObject:
+    """Wait until a pod's condition says *text*."""
+
+    def told() -> JsonObject | None:
+        condition = condition_of(scene.pod(name), "PodScheduled")
+        return condition if condition and text in condition.get("message", "") else None
+
+    return scene.until(f"pod {name} is told {text!r}", told)
+
+
+def until_refused(scene: Scene, audit: Audit, mark: int, deed: Deed) -> None:
+    """Wait until the API server has refused just that."""
+    nameless = deed._replace(name="")
+    scene.until(f"{deed} is refused", lambda: 403 in audit.deeds(by=ACCOUNT, since=mark).get(nameless, set()))
+
+
+def leader_events(scene: Scene, running: Running) -> list[JsonObject]:
+    """The events that tell of this scheduler's leadership."""
+    (identity,) = re.findall(f"{LEADING}: (\\S+)", running.process.log_text())
+    events = scene.api.items(EVENTS.replace("/default/", "/kube-system/"))
+    return [event for event in events if event["reason"] == "LeaderElection" and identity in event["note"]]
+
+
+def scrape(running: Running, token: str) -> str:
+    return ApiClient(f"https://127.0.0.1:{running.port}", token).request("GET", "/metrics")

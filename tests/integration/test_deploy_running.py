@@ -1,0 +1,131 @@
+"""What a deployed scheduler misses when one of its rights is taken away while it runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.integration.deployment import manifest
+from tests.integration.objects import a_node, a_pod
+from tests.integration.rights import (
+    BIND,
+    EVENT,
+    MAY,
+    OURS,
+    READ_POD,
+    SERIES,
+    STATUS,
+    WHO,
+    contested_pod,
+    repeated_refusal,
+    scrape,
+    until_refused,
+    until_told,
+)
+from tests.integration.scene import Scene, condition_of
+from tests.support.client import ApiClient, ApiError
+from tests.support.scheduler import LEADING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.integration.audit import Audit
+    from tests.integration.clusters import RealCluster
+    from tests.integration.deployment import Deployed, Running
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def resident(
+    deployed: Deployed, real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Running]:
+    """A scheduler that runs on while rights are taken away from it."""
+    scene = Scene(real_cluster, tmp_path_factory.mktemp("resident"))
+    running = deployed.start(scene)
+    running.process.wait_log(LEADING)
+    yield running
+    scene.close()
+
+
+@pytest.fixture
+def served(real_scene: Scene, resident: Running) -> Scene:
+    real_scene.watch_over(resident.process)
+    return real_scene
+
+
+def test_without_the_right_to_bind_a_pod_is_told_so(deployed: Deployed, served: Scene) -> None:
+    served.create(a_node("node-a"))
+    with deployed.lacking(served, BIND):
+        served.create(a_pod("web", schedulerName=OURS))
+        condition = until_told(served, "web", 'cannot create resource "pods/binding"')
+        assert condition["reason"] == "SchedulerError"
+        assert served.placements() == {}
+    served.bound("web")
+
+
+def test_without_the_right_to_patch_a_pod_that_waits_has_no_condition(
+    deployed: Deployed, served: Scene, audit: Audit
+) -> None:
+    with deployed.lacking(served, STATUS):
+        mark = audit.mark()
+        (pod,) = served.create(a_pod("web", schedulerName=OURS))
+        served.event("FailedScheduling", pod)
+        until_refused(served, audit, mark, STATUS)
+        assert condition_of(served.pod("web"), "PodScheduled") is None
+
+
+def test_without_the_right_to_create_events_nothing_is_told(deployed: Deployed, served: Scene, audit: Audit) -> None:
+    served.create(a_node("node-a"))
+    with deployed.lacking(served, EVENT):
+        mark = audit.mark()
+        (pod,) = served.create(a_pod("web", schedulerName=OURS))
+        served.bound("web")
+        until_refused(served, audit, mark, EVENT)
+        assert served.events(pod=pod) == []
+
+
+def test_without_the_right_to_patch_events_a_repetition_is_not_told(
+    deployed: Deployed, served: Scene, resident: Running, audit: Audit
+) -> None:
+    with deployed.lacking(served, SERIES):
+        mark = audit.mark()
+        with pytest.raises(AssertionError, match="the event is a series"):
+            repeated_refusal(served, resident, deadline_s=15)
+        until_refused(served, audit, mark, SERIES)
+
+
+def test_without_the_right_to_read_a_pod_a_doubtful_binding_stays_in_doubt(
+    deployed: Deployed, served: Scene, resident: Running
+) -> None:
+    served.create(a_node("node-a", cpu="16"))
+    with deployed.lacking(served, READ_POD):
+        event = served.event("FailedScheduling", contested_pod(served, resident))
+        assert 'cannot get resource "pods"' in event["note"]
+
+
+def test_without_the_right_to_review_tokens_nobody_is_known(
+    deployed: Deployed, served: Scene, resident: Running
+) -> None:
+    with deployed.lacking(served, WHO), pytest.raises(ApiError) as refused:
+        scrape(resident, deployed.token("scraper", "default"))
+    assert refused.value.status == 401
+
+
+def test_without_the_right_to_review_access_nobody_may_scrape(
+    deployed: Deployed, served: Scene, resident: Running
+) -> None:
+    with deployed.lacking(served, MAY), pytest.raises(ApiError) as refused:
+        scrape(resident, deployed.token("scraper", "default"))
+    assert refused.value.status in (403, 500)
+
+
+def test_the_probes_are_answered_without_credentials(deployed: Deployed, served: Scene, resident: Running) -> None:
+    del deployed, served
+    container = manifest("Deployment")["spec"]["template"]["spec"]["containers"][0]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        get = container[probe]["httpGet"]
+        assert get["scheme"] == "HTTPS"
+        assert ApiClient(f"https://127.0.0.1:{resident.port}").request("GET", get["path"]) == "ok"
+    (port,) = [port for port in container["ports"] if port["name"] == "https"]
+    assert port["containerPort"] == 10259
