@@ -40,6 +40,13 @@ from berth.kube.session import MERGE_PATCH, ApiSession
 OK = Answer(body={"fine": True})
 
 
+@pytest.fixture(params=["aiohttp", "curl"], autouse=True)
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test of this module runs over both transports."""
+    if request.param == "aiohttp":
+        monkeypatch.setattr(session_module, "cheapest_transport", lambda: None)
+
+
 @asynccontextmanager
 async def talking(*answers: Answer, **options: Any) -> AsyncIterator[tuple[FakeServer, ApiSession]]:
     server = FakeServer()

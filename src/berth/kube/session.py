@@ -1,47 +1,82 @@
 """HTTP to one API server: requests, streams, and errors as our own tree.
 
-An `ApiSession` owns a pool of keep-alive connections. It renews credentials on a 401 and repeats that one request
-(a 401 means that nothing was done); every other error is the caller's to judge. Speed matters here: a burst of pods
-costs one POST each, so headers live on the session, URLs are passed ready-made, and nothing is parsed that is not read.
+An `ApiSession` owns keep-alive connections: aiohttp's for streams, and those of the cheapest `Transport` there is for
+requests, because a burst of pods costs two POSTs each. It renews credentials on a 401 and repeats that one request (a
+401 means that nothing was done); every other error is the caller's to judge.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 import os
 import platform
 import socket
 import sys
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import aiohttp
 from yarl import URL
 
 from berth import __version__
-from berth.kube.errors import CredentialsError, TransportError, UnauthorizedError, error_from_response
+from berth.kube.errors import CredentialsError, UnauthorizedError, error_from_response
 from berth.kube.proxy import proxy_for
+from berth.kube.transport import (
+    CONNECT_TIMEOUT_S,
+    FIRST_ERROR_STATUS,
+    JSON,
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    AiohttpTransport,
+    Answer,
+    Transport,
+    aiohttp_failure,
+    base_headers,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from berth.kube.credentials import CredentialKeeper, Credentials
 
-JSON = "application/json"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+__all__ = [
+    "DEFAULT_TIMEOUT_S",
+    "JSON",
+    "MERGE_PATCH",
+    "STRATEGIC_MERGE_PATCH",
+    "Api",
+    "ApiSession",
+    "MakeTransport",
+    "cheapest_transport",
+    "default_user_agent",
+]
 
 DEFAULT_TIMEOUT_S = 30.0  # a server that needs longer than this for one object is not answering
-_CONNECT_TIMEOUT_S = 10.0
 _KEEPALIVE_S = 60.0  # API servers close idle connections after 90 s; we must be first
 _MAX_CONNECTIONS = 128
 _STREAM_BUFFER_BYTES = 1 << 20
 _STREAMS_RETIRE_AFTER_S = 30.0  # so long do streams stay on connections that were made with replaced credentials
 _RETIRE_AFTER_S = 60.0  # after that, so long do requests have to finish: none is allowed more
-_FIRST_ERROR_STATUS = 300  # an API server that redirects is none
+_VERBOSITY_2 = logging.INFO - 2
 
-_NO_HEADERS: dict[str, str] = {}
-_PATCH_HEADERS = {kind: {"Content-Type": kind} for kind in (MERGE_PATCH, STRATEGIC_MERGE_PATCH)}
+_log = logging.getLogger(__name__)
+
+MakeTransport: TypeAlias = "Callable[[str, Credentials, str], Transport]"
+"""Makes a transport of its own connections to a base URL, with credentials and a user agent."""
+
+
+@functools.cache
+def cheapest_transport() -> MakeTransport | None:
+    """The transport over libcurl; None where pycurl cannot be used, which is logged once: aiohttp has to do."""
+    try:
+        from berth.kube.curl_transport import CurlTransport  # noqa: PLC0415  there is no pycurl for every platform
+    except ImportError as missing:
+        _log.log(_VERBOSITY_2, "requests go over aiohttp, at several times the CPU: no usable pycurl: %s", missing)
+        return None
+    return CurlTransport
 
 
 def default_user_agent() -> str:
@@ -93,37 +128,41 @@ class Api(Protocol):
 
 
 class _Pool:
-    """One aiohttp session made from one set of credentials, counted so that it can be retired."""
+    """All connections made with one set of credentials, so that they can be retired together.
 
-    def __init__(self, server: str, credentials: Credentials, user_agent: str) -> None:
+    Streams are aiohttp's; requests go over the given transport, but where a proxy is in the way over aiohttp too.
+    """
+
+    def __init__(
+        self, server: str, credentials: Credentials, user_agent: str, make_transport: MakeTransport | None
+    ) -> None:
         connector = aiohttp.TCPConnector(
             limit=_MAX_CONNECTIONS,
             keepalive_timeout=_KEEPALIVE_S,
             ssl=credentials.ssl_context() if server.startswith("https:") else True,
             socket_factory=_open_socket,
         )
-        headers = {
-            "Accept": JSON,
-            "Accept-Encoding": "identity",
-            "Content-Type": JSON,
-            "User-Agent": user_agent,
-        }
-        if credentials.authorization:
-            headers["Authorization"] = credentials.authorization
+        proxy = _usable_proxy(credentials.proxy or proxy_for(server, os.environ))
         self.http = aiohttp.ClientSession(
             connector=connector,
-            headers=headers,
+            headers=base_headers(user_agent, credentials.authorization),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
-            proxy=_usable_proxy(credentials.proxy or proxy_for(server, os.environ)),
+            proxy=proxy,
         )
         self.streams: set[aiohttp.ClientResponse] = set()
         self.options: dict[str, Any] = {"allow_redirects": False}
         if credentials.tls_server_name:
             self.options["server_hostname"] = credentials.tls_server_name
+        self.requests: Transport
+        if make_transport is None or proxy:
+            self.requests = AiohttpTransport(self.http, server, self.options)
+        else:
+            self.requests = make_transport(server, credentials, user_agent)
 
     def authorize(self, authorization: str) -> None:
         """Use another token from the next request on."""
+        self.requests.authorize(authorization)
         if authorization:
             self.http.headers["Authorization"] = authorization
         else:
@@ -137,6 +176,7 @@ class _Pool:
     async def close(self) -> None:
         """Close all connections."""
         self.end_streams()
+        await self.requests.close()
         await self.http.close()
 
 
@@ -162,11 +202,12 @@ class ApiSession:
         """
         self._keeper = keeper
         self._user_agent = user_agent or default_user_agent()
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=_CONNECT_TIMEOUT_S)
+        self._timeout_s = timeout_s
+        self._make_transport = cheapest_transport()
         self._server_override = server.rstrip("/")
         self._base = self._server_override or keeper.current.server.rstrip("/")
         self._used = keeper.current
-        self._pool = _Pool(self._base, keeper.current, self._user_agent)
+        self._pool = _Pool(self._base, keeper.current, self._user_agent, self._make_transport)
         self._retiring: set[asyncio.Task[None]] = set()
         keeper.subscribe(self._renewed)
 
@@ -213,35 +254,20 @@ class ApiSession:
             ApiError: the server answered with an error (after one repetition with new credentials for a 401).
             TransportError: no complete answer came.
         """
-        headers = (
-            _NO_HEADERS if content_type is JSON else _PATCH_HEADERS.get(content_type, {"Content-Type": content_type})
-        )
-        if accept:
-            headers = {**headers, "Accept": accept}
-        timeout = self._timeout if timeout_s is None else _timeout(timeout_s)
-        generation = self._keeper.generation
-        try:
-            return await self._exchange(method, path, body, headers, timeout)
-        except UnauthorizedError:
-            if not await self._keeper.renew(generation):
-                raise
-        return await self._exchange(method, path, body, headers, timeout)
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
 
-    async def _exchange(
-        self, method: str, path: str, body: bytes | None, headers: dict[str, str], limits: aiohttp.ClientTimeout
-    ) -> bytes:
-        pool = self._pool
-        url = URL(self._base + path, encoded=True)
-        try:
-            async with pool.http.request(
-                method, url, data=body, headers=headers or None, timeout=limits, **pool.options
-            ) as answer:
-                content = await answer.read()
-                if answer.status < _FIRST_ERROR_STATUS:
-                    return content
-                raise error_from_response(answer.status, content, answer.headers.get("Retry-After"))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _transport_error(method, path, error) from error
+        def exchange() -> Awaitable[Answer]:
+            return self._pool.requests.exchange(
+                method, path, body, content_type=content_type, accept=accept, timeout_s=limit_s
+            )
+
+        generation = self._keeper.generation
+        answer = await exchange()
+        if answer.status == HTTPStatus.UNAUTHORIZED and await self._keeper.renew(generation):
+            answer = await exchange()
+        if answer.status < FIRST_ERROR_STATUS:
+            return answer.body
+        raise error_from_response(answer.status, answer.body, answer.retry_after)
 
     @asynccontextmanager
     async def stream(self, path: str, *, idle_timeout_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -273,7 +299,7 @@ class ApiSession:
             answer.close()
 
     async def _open_stream(self, pool: _Pool, path: str, idle_timeout_s: float) -> aiohttp.ClientResponse:
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
         try:
             answer = await pool.http.request(
                 "GET",
@@ -282,12 +308,12 @@ class ApiSession:
                 read_bufsize=_STREAM_BUFFER_BYTES,
                 **pool.options,
             )
-            if answer.status < _FIRST_ERROR_STATUS:
+            if answer.status < FIRST_ERROR_STATUS:
                 return answer
             async with answer:
                 raise error_from_response(answer.status, await answer.read(), answer.headers.get("Retry-After"))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _transport_error("GET", path, error) from error
+            raise aiohttp_failure("GET", path, error) from error
 
     def _renewed(self, credentials: Credentials) -> None:
         """Take over new credentials: a new token at once, new certificates on new connections."""
@@ -296,7 +322,7 @@ class ApiSession:
             self._pool.authorize(credentials.authorization)
             return
         base = self._server_override or credentials.server.rstrip("/")
-        fresh = _Pool(base, credentials, self._user_agent)  # raises before anything has changed
+        fresh = _Pool(base, credentials, self._user_agent, self._make_transport)  # raises before anything has changed
         retired, self._pool = self._pool, fresh
         self._base, self._used = base, credentials
         task = asyncio.get_running_loop().create_task(self._retire(retired))
@@ -313,21 +339,10 @@ class ApiSession:
             await pool.close()
 
 
-def _timeout(total_s: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=total_s, sock_connect=min(total_s, _CONNECT_TIMEOUT_S))
-
-
 async def _chunks(answer: aiohttp.ClientResponse, path: str) -> AsyncIterator[bytes]:
     content = answer.content
     try:
         while chunk := await content.readany():
             yield chunk
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        raise _transport_error("GET", path, error) from error
-
-
-def _transport_error(method: str, path: str, error: Exception) -> TransportError:
-    """Ours for one of aiohttp's; only a connection that was never made is certain to have carried nothing."""
-    never_sent = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-    reason = f"{error}" or type(error).__name__
-    return TransportError(f"{method} {path.partition('?')[0]}: {reason}", may_be_applied=not never_sent)
+        raise aiohttp_failure("GET", path, error) from error
