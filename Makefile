@@ -4,7 +4,7 @@ K8S ?= 1.37
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help env demo sandbox test check fix lint types imports unit envtest bench clean
+.PHONY: help env demo sandbox test check fix lint types imports unit envtest compat bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / - /'
@@ -41,13 +41,16 @@ fix: env ## what can be mended by machine
 	$(BIN)/ruff format
 
 unit: env ## the tests; `make unit ARGS="-k taint"` for some of them
-	$(BIN)/python -m pytest $(ARGS)
+	K8S=$(K8S) $(BIN)/python -m pytest $(ARGS)
 
 envtest: env ## build the real control plane once; prints its folder
 	@$(BIN)/python e2e/controlplane/build.py $(K8S)
 
+compat: env ## the whole scheduler against the older real control plane
+	K8S=1.36 $(BIN)/python -m pytest -m real tests/integration tests/support
+
 bench: env ## Berth and kube-scheduler side by side; `make bench ARGS="--pods 1000"`
-	@$(BIN)/python bench/run.py $(ARGS)
+	@$(BIN)/python -m bench.run --kubernetes $(K8S) $(ARGS)
 
 clean: ## what can be made again
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
