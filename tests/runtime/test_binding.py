@@ -474,13 +474,14 @@ async def test_finishing_nothing_takes_no_time() -> None:
 
 
 @in_virtual_time
-async def test_what_no_step_accounts_for_is_kept_as_the_fault() -> None:
-    bug = RuntimeError("a bug")
-    shell = a_shell(Step(bind=bug))
+async def test_the_first_thing_that_no_step_accounts_for_is_kept_as_the_fault() -> None:
+    first, second = RuntimeError("a bug"), RuntimeError("another one")
+    step = Step(bind=first)
+    shell = a_shell(step)
     await shell.carry_through(a_pod("a"))
-    shell.bindings.start(shell.placed(a_pod("b")))
-    await shell.bindings.finish()
-    assert shell.bindings.fault is bug
+    step.at_bind = second
+    await shell.carry_through(a_pod("b"))
+    assert shell.bindings.fault is first
     assert shell.notes.settled == 2
 
 

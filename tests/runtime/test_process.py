@@ -221,6 +221,7 @@ async def test_asked_to_stop_it_ends_what_it_has_begun_and_begins_nothing_more()
     api.add(a_pod("late"))
     assert await it.ended() == pytest.approx(4, abs=0.1)
     assert api.placements() == {"begun": "n1"}
+    assert not api.was_asked("POST", "/api/v1/namespaces/default/pods/late/binding")
     assert api.notes("Scheduled") == ["Successfully assigned default/begun to n1"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -41,7 +41,6 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T", bound=KubeObject)
 
 _DRAIN_S: Final = 5.0  # how long placements that are under way may take when the process is asked to stop
-_FAREWELL_S: Final = 1.0  # how long what is said at the very end may take
 
 
 class Process:
@@ -144,7 +143,6 @@ class Process:
                 await self._drain()
         finally:
             await end(leading)
-            await self._say_the_rest()
             await end(*ends, *background)
             await self._dispatcher.close()
         if self._start_fault is not None:
@@ -157,11 +155,6 @@ class Process:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
                 await self._bindings.finish()
-                await self._recorder.drain()
-
-    async def _say_the_rest(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FAREWELL_S):
                 await self._recorder.drain()
 
     async def _lead(self) -> None:
