@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -154,6 +155,23 @@ def test_a_wrong_configuration_is_named_with_the_place_and_the_value(
     assert len(lines) == len(said)
     assert lines[0].startswith("Error: ")
     assert [text for text in said if not any(text in line for line in lines)] == []
+
+
+def test_a_port_that_is_taken_is_named(embedded_cluster: EmbeddedCluster) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        flags = [f"--kubeconfig={embedded_cluster.kubeconfig}", "--bind-address=127.0.0.1", f"--secure-port={port}"]
+        (line,) = complaint(*flags)
+    assert line.startswith(f"Error: listen on 127.0.0.1:{port}: Address already in use")
+
+
+def test_a_certificate_that_does_not_exist_is_named(embedded_cluster: EmbeddedCluster) -> None:
+    (port,) = free_ports(1)
+    files = ["--tls-cert-file=/no/such/file.crt", "--tls-private-key-file=/no/such/file.key"]
+    kubeconfig = f"--kubeconfig={embedded_cluster.kubeconfig}"
+    (line,) = complaint(kubeconfig, *files, "--bind-address=127.0.0.1", f"--secure-port={port}")
+    assert line.startswith("Error: ")
+    assert line.endswith(": /no/such/file.crt: No such file or directory")
 
 
 def test_an_unknown_gate_is_named(embedded_cluster: EmbeddedCluster) -> None:

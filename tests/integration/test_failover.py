@@ -124,6 +124,25 @@ def test_a_standby_that_is_asked_to_stop_leaves_the_lease_alone(scene: Scene, pa
     scene.bound("web")
 
 
+def test_a_leader_goes_on_leading_when_the_server_comes_back_in_time(scene: Scene, patient: Pair) -> None:
+    since = scene.cluster.revision()
+    scene.create(*a_landscape(24))
+    leader, standby = patient.leader_and_standby()
+    scene.watch_over(leader)
+    before = patient.record()
+    crowd = a_crowd(100)
+    with Creation(scene.api, crowd):
+        scene.until("some pods are bound", lambda: len(scene.placements()) >= 20)
+        scene.cluster.restart()
+    scene.bound(*names(crowd))
+
+    scene.assert_bound_once(since)
+    assert scene.overcommitted() == []
+    scene.until("the lease is renewed", lambda: patient.record()["renewTime"] > before["renewTime"])
+    assert patient.record()["holderIdentity"] == before["holderIdentity"]
+    assert LEADING not in standby.log_text()
+
+
 def test_a_leader_whose_lease_is_taken_stops_and_fails(scene: Scene, quick: Pair, audit: Audit) -> None:
     scene.create(*a_landscape(24))
     leader = quick.start(FIRST, {"qps": 2000, "burst": 2000}).wait_log(LEADING)
