@@ -26,6 +26,7 @@ from berth.sandbox.pod_defaults import (
 from berth.sandbox.pod_rules import pod_change_faults, pod_faults
 from berth.sandbox.rules import metadata_faults
 from berth.sandbox.topology import topology_labels
+from berth.sandbox.versions import as_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,12 +47,14 @@ class DefaultAdmission:
         store: where namespaces and classes are looked up.
         table: the kinds that are served.
         now: the time as objects carry it.
+        minor: which Kubernetes version to be.
     """
 
-    def __init__(self, store: Store, table: ResourceTable, now: Callable[[], str]) -> None:
+    def __init__(self, store: Store, table: ResourceTable, now: Callable[[], str], minor: str) -> None:
         self._store = store
         self._table = table
         self._now = now
+        self._minor = minor
         self._services = 0  # services that got an address so far
 
     def create(self, resource: Resource, key: Key, obj: JsonObject) -> JsonObject:
@@ -80,7 +83,7 @@ class DefaultAdmission:
         faults = metadata_faults(resource.kind, obj["metadata"]) + _faults(resource, obj)
         if faults:
             raise errors.invalid(resource, key[1], faults)
-        return obj
+        return as_of(self._minor, resource.kind, obj)
 
     def update(self, resource: Resource, old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
         """The object to write over *old*.
@@ -100,7 +103,7 @@ class DefaultAdmission:
             faults += _faults(resource, new)
         if faults:
             raise errors.invalid(resource, name, faults)
-        return new
+        return as_of(self._minor, resource.kind, new)
 
     def _completed(self, resource: Resource, old: JsonObject, new: JsonObject) -> JsonObject:
         """*new* with defaults where the writer left them out; parts shared with *old* stay shared."""

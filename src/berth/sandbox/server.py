@@ -118,7 +118,7 @@ class EmbeddedApiServer:
         self._tls = tls
         table = built_in(self.options.minor, pod_groups=self.options.pod_groups)
         store = Store(history=self.options.history)
-        admission = DefaultAdmission(store, table, lambda: rfc3339(clock()))
+        admission = DefaultAdmission(store, table, lambda: rfc3339(clock()), self.options.minor)
         self.registry = Registry(store, table, admission, clock=clock)
         create_system_objects(self.registry)
         self._custom = CustomResources(self.registry)
