@@ -65,7 +65,9 @@ class CurlTransport:
     ) -> Answer:
         """See `Transport`."""
         kind = (method, content_type, accept, body is not None)
-        idle = self._idle.setdefault(kind, [])
+        idle = self._idle.get(kind)
+        if idle is None:
+            idle = self._idle[kind] = []
         handle = idle.pop() if idle else self._new_handle(*kind)
         curl, multi = handle.curl, self._multi
         curl.setopt(pycurl.URL, self._address.base + path)
