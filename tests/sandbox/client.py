@@ -41,9 +41,9 @@ class Watch:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
 
-    async def next(self) -> JsonObject:
+    async def next(self, timeout_s: float = EVENT_TIMEOUT_S) -> JsonObject:
         """The next event; fails the test if none comes."""
-        async with asyncio.timeout(EVENT_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             line = await self._response.content.readline()
         assert line, "the watch ended"
         event: JsonObject = json.loads(line)
