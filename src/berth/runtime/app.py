@@ -28,16 +28,16 @@ from berth.kube.discovery import ServerVersion, server_version
 from berth.kube.errors import CredentialsError, KubeError
 from berth.kube.session import ApiSession
 from berth.runtime.assembly import Surroundings, build_engine
-from berth.runtime.endpoints import Endpoints
 from berth.runtime.faults import ServingError, StartError
-from berth.runtime.health import HealthMetrics, scheduler_endpoints
 from berth.runtime.logs import LogControl
 from berth.runtime.metrics.access import AccessMetrics
 from berth.runtime.metrics.exposition import Exposer
 from berth.runtime.metrics.instruments import Registry
 from berth.runtime.metrics.process import Process as ProcessCollector
-from berth.runtime.pages import Shown, Status, scheduler_pages
 from berth.runtime.process import Process
+from berth.runtime.serving.endpoints import Endpoints
+from berth.runtime.serving.health import HealthMetrics, scheduler_endpoints
+from berth.runtime.serving.pages import Shown, Status, scheduler_pages
 
 _log = logging.getLogger(__name__)
 

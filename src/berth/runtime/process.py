@@ -27,12 +27,12 @@ from berth.runtime.assembly import Surroundings, build_engine
 from berth.runtime.binding import ApiBinder, BindingTasks
 from berth.runtime.decisions import DecisionLoop
 from berth.runtime.faults import StartError
-from berth.runtime.health import Check, passing
 from berth.runtime.informers import NODES, PODS, NodeHandler, PodHandler, lister
 from berth.runtime.logs import RepeatedWarnings
 from berth.runtime.measuring import Measured
 from berth.runtime.metrics.instruments import Registry
 from berth.runtime.reports import Reporter
+from berth.runtime.serving.health import Check, passing
 from berth.runtime.tasks import end
 from berth.scheduling.engine import Engine
 

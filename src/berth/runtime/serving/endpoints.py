@@ -17,14 +17,14 @@ from berth.kube.credentials import CredentialKeeper, InCluster, choose_source
 from berth.kube.errors import CredentialsError
 from berth.kube.pacing import TokenBucket
 from berth.kube.session import ApiSession
-from berth.runtime.authentication import Authenticator
-from berth.runtime.authorization import Authorizer
-from berth.runtime.certificates import TlsKeeper
-from berth.runtime.delegation import REVIEW_BURST, REVIEW_QPS
 from berth.runtime.faults import ServingError
-from berth.runtime.files import stamp
-from berth.runtime.serving import Page, SecureServer, open_listener
-from berth.runtime.trust import TrustKeeper
+from berth.runtime.serving.authentication import Authenticator
+from berth.runtime.serving.authorization import Authorizer
+from berth.runtime.serving.certificates import TlsKeeper
+from berth.runtime.serving.delegation import REVIEW_BURST, REVIEW_QPS
+from berth.runtime.serving.files import stamp
+from berth.runtime.serving.server import Page, SecureServer, open_listener
+from berth.runtime.serving.trust import TrustKeeper
 
 if TYPE_CHECKING:
     import socket

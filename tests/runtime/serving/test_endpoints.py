@@ -15,11 +15,11 @@ from tests.runtime.doubles import ACCESS_REVIEWS, CONFIG_MAP, TOKEN_REVIEWS
 
 from berth.config.options import RunOptions
 from berth.kube.credentials import CredentialKeeper, CredentialSource, Kubeconfig
-from berth.runtime.endpoints import Delegates, Endpoints
 from berth.runtime.faults import ServingError
 from berth.runtime.metrics.access import AccessMetrics
 from berth.runtime.metrics.instruments import Registry
-from berth.runtime.serving import Page
+from berth.runtime.serving.endpoints import Delegates, Endpoints
+from berth.runtime.serving.server import Page
 
 if TYPE_CHECKING:
     from pathlib import Path

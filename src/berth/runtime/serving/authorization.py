@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from berth.kube.clock import SYSTEM_CLOCK, Clock
-from berth.runtime.delegation import Memory, Reviewer, ReviewError
+from berth.runtime.serving.delegation import Memory, Reviewer, ReviewError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from berth.kube.pacing import TokenBucket
     from berth.kube.session import Api
-    from berth.runtime.authentication import User
     from berth.runtime.metrics.access import AccessMetrics
+    from berth.runtime.serving.authentication import User
 
 ADMINISTRATORS: Final = "system:masters"
 """The group whose members may do everything."""

@@ -2,7 +2,7 @@
 
 A pair comes from the files that flags name, from ``--cert-dir``, or is made on the spot. Files are read again when they
 change, and new connections then see the new pair; a pair that cannot be used leaves the old one in place. The same
-contexts ask clients for certificates where there are authorities for them (`berth.runtime.trust`).
+contexts ask clients for certificates where there are authorities for them (`berth.runtime.serving.trust`).
 
 Source: k8s apiserver pkg/server/options/serving.go; pkg/server/dynamiccertificates/.
 """
@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Final
 from berth.config.tls import CIPHER_SUITES, TLS_VERSIONS
 from berth.kube.clock import SYSTEM_CLOCK, Clock
 from berth.runtime.faults import ServingError
-from berth.runtime.files import FILE_CHECK_INTERVAL_S, stamp
+from berth.runtime.serving.files import FILE_CHECK_INTERVAL_S, stamp
 
 if TYPE_CHECKING:
     from berth.config.options import RunOptions
-    from berth.runtime.trust import Trust, TrustKeeper
+    from berth.runtime.serving.trust import Trust, TrustKeeper
 
 _log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from berth.kube.clock import SYSTEM_CLOCK, Clock
 from berth.kube.errors import KubeError
 from berth.kube.reflector import Reflector, Resource
 from berth.runtime.faults import ServingError
-from berth.runtime.files import FILE_CHECK_INTERVAL_S, stamp
+from berth.runtime.serving.files import FILE_CHECK_INTERVAL_S, stamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ from aiohttp import web
 
 from berth.api.durations import Duration
 from berth.config.options import RunOptions
-from berth.runtime.endpoints import Endpoints
-from berth.runtime.serving import Page
+from berth.runtime.serving.endpoints import Endpoints
+from berth.runtime.serving.server import Page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

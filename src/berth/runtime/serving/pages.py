@@ -17,12 +17,12 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from berth.runtime.serving import Handle, Page, status_response
+from berth.runtime.serving.server import Handle, Page, status_response
 
 if TYPE_CHECKING:
-    from berth.runtime.health import Answer, HealthEndpoint
     from berth.runtime.logs import LogControl
     from berth.runtime.metrics.exposition import Exposer
+    from berth.runtime.serving.health import Answer, HealthEndpoint
 
 COMPONENT: Final = "kube-scheduler"
 _TEXT: Final = "text/plain"

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import msgspec
 
 from berth.kube.clock import SYSTEM_CLOCK, Clock
-from berth.runtime.delegation import Memory, Reviewer, ReviewError
+from berth.runtime.serving.delegation import Memory, Reviewer, ReviewError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from berth.kube.pacing import TokenBucket
     from berth.kube.session import Api
     from berth.runtime.metrics.access import AccessMetrics
-    from berth.runtime.trust import FrontProxy, Trust
+    from berth.runtime.serving.trust import FrontProxy, Trust
 
 AUTHENTICATED: Final = "system:authenticated"
 _PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"

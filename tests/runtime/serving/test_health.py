@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from berth.runtime.health import Check, HealthEndpoint, HealthMetrics, scheduler_endpoints
 from berth.runtime.logs import V2
 from berth.runtime.metrics.instruments import Registry
+from berth.runtime.serving.health import Check, HealthEndpoint, HealthMetrics, scheduler_endpoints
 
 
 def fine() -> None:

@@ -12,8 +12,8 @@ from cryptography import x509
 from tests.runtime.doubles import HandClock
 
 from berth.config.options import RunOptions
-from berth.runtime.certificates import CertificateError, Pair, TlsKeeper, make_pair, new_context
-from berth.runtime.trust import TrustKeeper
+from berth.runtime.serving.certificates import CertificateError, Pair, TlsKeeper, make_pair, new_context
+from berth.runtime.serving.trust import TrustKeeper
 
 if TYPE_CHECKING:
     from pathlib import Path

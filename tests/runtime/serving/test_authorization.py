@@ -6,11 +6,11 @@ import pytest
 from tests.runtime.doubles import ACCESS_REVIEWS, FakeApi, HandClock, pace
 
 from berth.kube.errors import ForbiddenError, ServerError, TransportError
-from berth.runtime.authentication import ANONYMOUS, User
-from berth.runtime.authorization import Authorizer, Decision
-from berth.runtime.delegation import Memory, ReviewError
 from berth.runtime.metrics.access import AccessMetrics
 from berth.runtime.metrics.instruments import Registry
+from berth.runtime.serving.authentication import ANONYMOUS, User
+from berth.runtime.serving.authorization import Authorizer, Decision
+from berth.runtime.serving.delegation import Memory, ReviewError
 
 PROMETHEUS = User("prometheus", ("monitoring", "system:authenticated"), "u1", {"scopes": ("a", "b")})
 

@@ -7,10 +7,10 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from tests.runtime.doubles import TOKEN_REVIEWS, FakeApi, HandClock, pace
 
 from berth.kube.errors import ServerError
-from berth.runtime.authentication import ANONYMOUS, Authenticator, Peer, Refused, User
 from berth.runtime.metrics.access import AccessMetrics
 from berth.runtime.metrics.instruments import Registry
-from berth.runtime.trust import FrontProxy, Trust
+from berth.runtime.serving.authentication import ANONYMOUS, Authenticator, Peer, Refused, User
+from berth.runtime.serving.trust import FrontProxy, Trust
 
 CLIENT_CA, PROXY_CA, OTHER_CA = b"client authority", b"proxy authority", b"other authority"
 PROXY = FrontProxy(

@@ -12,7 +12,7 @@ from berth.api.meta import ObjectMeta
 from berth.config.options import RunOptions
 from berth.kube.clock import Clock
 from berth.kube.errors import ForbiddenError
-from berth.runtime.trust import ConfigMap, FrontProxy, Trust, TrustError, TrustKeeper, certificates_in, trust_of
+from berth.runtime.serving.trust import ConfigMap, FrontProxy, Trust, TrustError, TrustKeeper, certificates_in, trust_of
 
 if TYPE_CHECKING:
     from pathlib import Path

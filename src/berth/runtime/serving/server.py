@@ -2,7 +2,7 @@
 
 `open_listener` takes the port early, so that a port in use ends the start. `SecureServer` then answers on it: it
 authenticates, authorizes, and only then looks whether there is such a page, so that strangers learn nothing. Pages are
-made elsewhere (`berth.runtime.pages`).
+made elsewhere (`berth.runtime.serving.pages`).
 
 Source: k8s apiserver pkg/server/secure_serving.go, pkg/server/config.go (``DefaultBuildHandlerChain``) and
 cmd/kube-scheduler/app/server.go (``buildHandlerChain``).
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import msgspec
 from aiohttp import web
 
-from berth.runtime.authentication import Refused, User, peer_of
-from berth.runtime.delegation import ReviewError
 from berth.runtime.faults import ServingError
 from berth.runtime.logs import V3, fields
+from berth.runtime.serving.authentication import Refused, User, peer_of
+from berth.runtime.serving.delegation import ReviewError
 
 if TYPE_CHECKING:
     import ssl
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from aiohttp.web_protocol import RequestHandler
 
     from berth.config.options import RunOptions
-    from berth.runtime.authentication import Authenticator
-    from berth.runtime.authorization import Authorizer
+    from berth.runtime.serving.authentication import Authenticator
+    from berth.runtime.serving.authorization import Authorizer
 
 _log = logging.getLogger(__name__)
 

@@ -18,17 +18,17 @@ from tests.runtime.doubles import ACCESS_REVIEWS, CONFIG_MAP, FakeApi, pace
 
 from berth.config.options import RunOptions
 from berth.kube.errors import ServerError
-from berth.runtime import serving
-from berth.runtime.authentication import Authenticator
-from berth.runtime.authorization import Authorizer
-from berth.runtime.certificates import TlsKeeper
-from berth.runtime.health import HealthMetrics, scheduler_endpoints
 from berth.runtime.logs import LogControl
 from berth.runtime.metrics.exposition import Exposer
 from berth.runtime.metrics.instruments import Registry
-from berth.runtime.pages import Shown, Status, scheduler_pages
-from berth.runtime.serving import ListenError, SecureServer, open_listener
-from berth.runtime.trust import TrustKeeper
+from berth.runtime.serving import server as serving
+from berth.runtime.serving.authentication import Authenticator
+from berth.runtime.serving.authorization import Authorizer
+from berth.runtime.serving.certificates import TlsKeeper
+from berth.runtime.serving.health import HealthMetrics, scheduler_endpoints
+from berth.runtime.serving.pages import Shown, Status, scheduler_pages
+from berth.runtime.serving.server import ListenError, SecureServer, open_listener
+from berth.runtime.serving.trust import TrustKeeper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -206,7 +206,7 @@ async def test_a_token_nobody_knows_gets_401_even_where_all_are_welcome(tmp_path
 async def test_without_an_answer_from_the_api_server_nothing_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("berth.runtime.delegation._TRIES", 1)
+    monkeypatch.setattr("berth.runtime.serving.delegation._TRIES", 1)
     api = monitored_api()
 
     def away(_: Any) -> Any:
