@@ -72,5 +72,5 @@ def test_a_process_that_cannot_listen_says_why() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         options = SandboxOptions(server=ServerOptions(port=taken.getsockname()[1]))
-        with pytest.raises(SandboxError, match="address already in use"):
+        with pytest.raises(SandboxError, match="Address already in use"):
             SandboxProcess(options).start()

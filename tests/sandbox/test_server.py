@@ -210,6 +210,15 @@ async def test_after_a_restart_address_objects_and_versions_are_the_same(server:
         assert await api.get(f"{NODES}/a") == made
 
 
+async def test_it_serves_the_other_family_of_addresses_too() -> None:
+    server = EmbeddedApiServer(ServerOptions(host="::1"))
+    await server.start()
+    assert server.url.startswith("http://[::1]:")
+    async with Client(server.url) as api:
+        assert await api.names(NODES) == []
+    await server.stop()
+
+
 async def test_an_error_of_our_own_is_a_status_too(api: Client, server: EmbeddedApiServer) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("out of order")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import socket
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -50,6 +51,7 @@ _log = logging.getLogger(__name__)
 
 _MIN_WATCH_S: Final = 1800.0
 _STOP_S: Final = 0.5  # for requests under way when the server stops
+_TURNS: Final = 5  # of the loop, until an accepted connection is known to the HTTP server
 _MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 _PUBLIC: Final = ("/healthz", "/livez", "/readyz", "/version")  # served to everybody
 _TRUE: Final = ("true", "1", "True")
@@ -129,6 +131,7 @@ class EmbeddedApiServer:
         self._watchers: set[Watcher] = set()
         self._runner: web.ServerRunner | None = None
         self._listener: _Listener | None = None
+        self._socket: socket.socket | None = None
         self._jitter = random.Random()
         self._port = self.options.port
         self.url = ""
@@ -139,6 +142,10 @@ class EmbeddedApiServer:
         Raises:
             OSError: the address cannot be used.
         """
+        host = self.options.host
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, self._port), family=family)
+        self._port = self._socket.getsockname()[1]
         loop = asyncio.get_running_loop()
         make_request = partial(web.BaseRequest, loop=loop, client_max_size=_MAX_BODY_BYTES)
         self._listener = _Listener(
@@ -146,18 +153,22 @@ class EmbeddedApiServer:
         )
         self._runner = web.ServerRunner(self._listener, shutdown_timeout=_STOP_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self.options.host, self._port, ssl_context=self._tls)
-        await site.start()
-        host, self._port = self._runner.addresses[0][:2]
-        self.url = f"{'https' if self._tls else 'http'}://{host}:{self._port}"
+        await web.SockSite(self._runner, self._socket, ssl_context=self._tls).start()
+        named = f"[{host}]" if family == socket.AF_INET6 else host
+        self.url = f"{'https' if self._tls else 'http'}://{named}:{self._port}"
 
     async def stop(self) -> None:
         """End all watches and stop serving; the objects stay."""
         self.drop_watches()
-        if self._runner is not None and self._listener is not None:
+        if self._runner is not None and self._listener is not None and self._socket is not None:
+            # A connection that asyncio accepts in the very turn in which its server closes is lost without being
+            # closed, so accepting ends first, and what was accepted gets its turns.
+            asyncio.get_running_loop().remove_reader(self._socket)
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
             self._listener.closing = True
             await self._runner.cleanup()
-            self._runner = self._listener = None
+            self._runner = self._listener = self._socket = None
 
     def drop_watches(self) -> None:
         """End every watch stream, as a restarting API server does."""
