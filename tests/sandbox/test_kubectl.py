@@ -293,6 +293,13 @@ async def test_watch_and_wait_follow_a_pod(kubectl: Kubectl, server: EmbeddedApi
     await program.wait()
 
 
+async def test_explain_names_the_fields_of_a_kind(kubectl: Kubectl) -> None:
+    explained = await kubectl("explain", "pod.spec.tolerations")
+    assert "KIND:       Pod" in explained
+    assert "tolerationSeconds\t<integer>" in explained
+    assert "containers\t<[]Container> -required-" in await kubectl("explain", "deployment.spec.template.spec")
+
+
 async def test_permissions_and_identity(kubectl: Kubectl) -> None:
     assert await kubectl("auth", "can-i", "create", "pods") == "yes\n"
     assert "sandbox-admin" in await kubectl("auth", "whoami")

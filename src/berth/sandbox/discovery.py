@@ -1,10 +1,10 @@
-"""What the server says about itself: versions, groups, resources, health, and enough OpenAPI for `kubectl apply`.
+"""What the server says about itself: versions, groups, resources, health.
 
 Everything here is worked out from the resource table at the time of asking, because custom resources come and go.
 Called by `server` for paths that name no resource.
 
 Source: k8s apiserver/pkg/endpoints/discovery, apimachinery/pkg/apis/meta/v1/types.go (`APIResourceList`),
-k8s.io/api/apidiscovery/v2; kubectl's use: cli-runtime/pkg/resource/query_param_verifier_v3.go.
+k8s.io/api/apidiscovery/v2.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from berth.sandbox.errors import ApiError
+from berth.sandbox.openapi import document
 from berth.sandbox.resources import STATUS_VERBS
 
 if TYPE_CHECKING:
@@ -26,11 +27,6 @@ _SUBRESOURCE_KINDS: Final = {
     "binding": ("Binding", "", "v1"),
     "eviction": ("Eviction", "policy", "v1"),
 }
-_PATCHES: Final = (
-    "application/apply-patch+yaml",
-    "application/json-patch+json",
-    "application/merge-patch+json",
-)
 
 
 class Discovery:
@@ -92,7 +88,7 @@ class Discovery:
 
     def _index(self) -> JsonObject:
         groups = {f"/apis/{resource.group}" for resource in self._table if resource.group}
-        versions = {_base(resource) for resource in self._table}
+        versions = {resource.base_path for resource in self._table}
         fixed = {"/api", "/apis", "/openapi/v3", "/version", *_HEALTH}
         return {"paths": sorted(groups | versions | fixed)}
 
@@ -172,44 +168,12 @@ class Discovery:
         }
 
     def _openapi(self, rest: str) -> JsonObject | None:
-        bases = {_base(resource).strip("/"): (resource.group, resource.version) for resource in self._table}
+        bases = {resource.base_path.strip("/"): (resource.group, resource.version) for resource in self._table}
         if not rest:
             return {"paths": {base: {"serverRelativeURL": f"/openapi/v3/{base}"} for base in sorted(bases)}}
         if rest not in bases:
             return None
-        paths: JsonObject = {}
-        for resource in self._members(*bases[rest]):
-            if "patch" in resource.verbs:
-                paths[_item_path(resource)] = {"patch": _patch_operation(resource)}
-        return {
-            "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": self._minor},
-            "paths": paths,
-            "components": {"schemas": {}},
-        }
-
-
-def _base(resource: Resource) -> str:
-    return f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
-
-
-def _item_path(resource: Resource) -> str:
-    scope = "/namespaces/{namespace}" if resource.namespaced else ""
-    return f"{_base(resource)}{scope}/{resource.plural}/{{name}}"
-
-
-def _patch_operation(resource: Resource) -> JsonObject:
-    """Just what makes kubectl believe that the server validates fields."""
-    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-    parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("dryRun", "fieldValidation")]
-    return {
-        "operationId": f"patch{resource.kind}",
-        "parameters": parameters,
-        "requestBody": {"content": {form: {"schema": {"type": "object"}} for form in _PATCHES}, "required": True},
-        "responses": {"200": {"description": "OK"}},
-        "x-kubernetes-action": "patch",
-        "x-kubernetes-group-version-kind": kind,
-    }
+        return document(self._members(*bases[rest]), self._minor)
 
 
 def _names(resource: Resource) -> JsonObject:

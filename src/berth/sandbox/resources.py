@@ -80,6 +80,11 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def base_path(self) -> str:
+        """Where the group version is served."""
+        return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+
+    @property
     def singular(self) -> str:
         """The name for one object on the command line."""
         return self.singular_name or self.kind.lower()
