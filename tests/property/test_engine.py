@@ -16,7 +16,6 @@ from tests.property.pool import (
     KINDS,
     NODE_NAMES,
     SOUND_KINDS,
-    an_ordinary_node,
     kinds,
     nodes,
     roomy_node,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
 
 NAMES = st.integers(0, 9).map(lambda number: PodKey(f"default/p{number}"))
 IMPORTANCE = st.integers(0, 3)
+LONGEST_BACKOFF_S = 11
 PATIENT = 2  # pods of this priority wait for permission
 PLUGINS = (
     "SchedulingGates",
@@ -96,25 +96,28 @@ class Promises:
 class Scheduling(RuleBasedStateMachine):
     """A scheduler, an API server, and bindings on their way between them."""
 
-    @initialize(first=st.lists(nodes(), max_size=3))
-    def start(self, first: list[Node]) -> None:
+    @initialize(first=st.lists(nodes(), max_size=3), few=st.lists(sound_kinds, min_size=1, max_size=3))
+    def start(self, first: list[Node], few: list[str]) -> None:
         cluster = Cluster()
         self.books = Books()
         in_tree = [IN_TREE[name](None, a_handle(cluster)) for name in PLUGINS]
         self.world: World = a_world(*in_tree, self.books, Promises(), nodes=(), cluster=cluster)
         self.api = Api(self.world)
+        self.few = few
         self.bindings: dict[PodUid, Bind] = {}
         self.permitted: set[PodUid] = set()
-        for node in (an_ordinary_node(NODE_NAMES[0]), *first):
+        for node in first:
             self.api.set_node(node)
         self.api.let_through()
 
     # -- the API server -------------------------------------------------------------------------------------------
 
-    @rule(kind=kinds, names=st.lists(NAMES, min_size=1, max_size=4), priority=IMPORTANCE)
-    def create(self, kind: str, names: list[PodKey], priority: int) -> None:
-        for name in names:
-            self.api.create_pod(kind, name.partition("/")[2], priority=priority)
+    @rule(kind=st.none() | st.none() | kinds, names=st.lists(NAMES, min_size=1, max_size=6), priority=IMPORTANCE)
+    def create(self, kind: str | None, names: list[PodKey], priority: int) -> None:
+        """Create pods, mostly of a few kinds, so that they get into each other's way."""
+        for number, name in enumerate(names):
+            any_kind = kind or self.few[number % len(self.few)]
+            self.api.create_pod(any_kind, name.partition("/")[2], priority=priority)
 
     @rule(kind=sound_kinds, name=NAMES, node=FEW_NODES)
     def create_bound(self, kind: str, name: PodKey, node: str) -> None:
@@ -303,7 +306,8 @@ class Scheduling(RuleBasedStateMachine):
             self.check_rest()
             self.make_room()
             for _ in range(12):
-                self.let_time_pass(400)
+                self.world.now_s += LONGEST_BACKOFF_S
+                self.world.queue.flush_backoff_completed()  # and nothing that waits for an event: it must have come
                 self.decide()
                 self.come_to_rest()
             self.nothing_is_lost()
@@ -349,4 +353,4 @@ def clash(port: HostPort, other: HostPort) -> bool:
 
 
 TestScheduling = Scheduling.TestCase
-TestScheduling.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestScheduling.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
