@@ -63,6 +63,18 @@ async def test_its_status_is_apart_and_its_changes_are_counted(api: Client) -> N
     assert changed["metadata"]["generation"] == 2
 
 
+async def test_it_may_be_called_like_a_built_in_kind_and_is_none(api: Client) -> None:
+    named = definition()
+    named["metadata"]["name"] = "pods.gang.example.com"
+    named["spec"]["names"] = {"kind": "Pod", "plural": "pods"}
+    await api.post(DEFINITIONS, named)
+    path = "/apis/gang.example.com/v1/namespaces/default/pods"
+    made = await api.post(path, {"metadata": {"name": "p"}, "spec": {"size": 3}})
+    assert made["spec"] == {"size": 3}
+    await api.delete(f"{path}/p")
+    assert await api.names(path) == []
+
+
 async def test_it_knows_no_strategic_merge_and_no_update_without_a_version(api: Client) -> None:
     await api.post(DEFINITIONS, definition())
     await api.post(GROUPS, {"metadata": {"name": "g"}})

@@ -65,25 +65,25 @@ class DefaultAdmission:
         """
         if key[0]:
             self._check_namespace(resource, key)
-        if resource.kind in _PRIORITIZED:
+        if resource.built_in_kind in _PRIORITIZED:
             self._set_priority(resource, key[1], obj.setdefault("spec", {}))
-        if resource.kind == "Pod":
+        if resource.built_in_kind == "Pod":
             self._complete_new_pod(key[1], obj)
-        elif resource.kind == "PersistentVolumeClaim":
+        elif resource.built_in_kind == "PersistentVolumeClaim":
             self._set_storage_class(obj)
-        elif resource.kind == "Service":
+        elif resource.built_in_kind == "Service":
             self._set_addresses(obj["spec"])
-        elif resource.kind == "DeviceTaintRule":
+        elif resource.built_in_kind == "DeviceTaintRule":
             obj["spec"]["taint"].setdefault("timeAdded", self._now())
-        complete = COMPLETE.get(resource.kind)
+        complete = COMPLETE.get(resource.built_in_kind)
         if complete is not None:
             complete(obj)
         if resource.to_stored is None and (known := message_of(resource)) is not None:
             obj = {**zero(known), **obj}
-        faults = metadata_faults(resource.kind, obj["metadata"]) + _faults(resource, obj)
+        faults = metadata_faults(resource.built_in_kind, obj["metadata"]) + _faults(resource, obj)
         if faults:
             raise errors.invalid(resource, key[1], faults)
-        return as_of(self._minor, resource.kind, obj)
+        return as_of(self._minor, resource.built_in_kind, obj)
 
     def update(self, resource: Resource, old: JsonObject, new: JsonObject, subresource: str) -> JsonObject:
         """The object to write over *old*.
@@ -95,29 +95,31 @@ class DefaultAdmission:
             return new
         name = old["metadata"]["name"]
         new = self._completed(resource, old, new)
-        faults = metadata_faults(resource.kind, new["metadata"]) + change_faults(resource.kind, old, new)
-        if resource.kind == "Pod":
+        faults = metadata_faults(resource.built_in_kind, new["metadata"]) + change_faults(
+            resource.built_in_kind, old, new
+        )
+        if resource.built_in_kind == "Pod":
             if new["spec"] is not old["spec"]:
                 faults += pod_faults(new["spec"]) + pod_change_faults(old["spec"], new["spec"])
         elif _body(new) != _body(old):
             faults += _faults(resource, new)
         if faults:
             raise errors.invalid(resource, name, faults)
-        return as_of(self._minor, resource.kind, new)
+        return as_of(self._minor, resource.built_in_kind, new)
 
     def _completed(self, resource: Resource, old: JsonObject, new: JsonObject) -> JsonObject:
         """*new* with defaults where the writer left them out; parts shared with *old* stay shared."""
         if all(new.get(field) is old.get(field) for field in {*new, *old} - {"metadata", "status"}):
             return new
         own: JsonObject = {field: _own(value) for field, value in new.items()}
-        if resource.kind == "Pod":
+        if resource.built_in_kind == "Pod":
             spec, kept = own.setdefault("spec", {}), old["spec"]
             for field in ("priority", "preemptionPolicy", "serviceAccountName", "serviceAccount", "enableServiceLinks"):
                 if field not in spec and field in kept:
                     spec[field] = kept[field]
             complete_spec(spec)
             complete_pod_spec(spec)
-        elif (complete := COMPLETE.get(resource.kind)) is not None:
+        elif (complete := COMPLETE.get(resource.built_in_kind)) is not None:
             complete(own)
         return own
 
@@ -153,7 +155,7 @@ class DefaultAdmission:
             why = (
                 f"the integer value of priority ({asked}) must not be provided in pod spec; "
                 f"priority admission controller computed {value} from the given PriorityClass name"
-                if resource.kind == "Pod"
+                if resource.built_in_kind == "Pod"
                 else f"priority set in the pod group ({asked}) must match the priority computed ({value}) based on "
                 "the priority class set in the spec"
             )
@@ -223,11 +225,11 @@ class DefaultAdmission:
 
 
 def _faults(resource: Resource, obj: JsonObject) -> list[errors.FieldError]:
-    if resource.kind == "Pod":
+    if resource.built_in_kind == "Pod":
         return pod_faults(obj["spec"])
-    if resource.kind == "Event":
+    if resource.built_in_kind == "Event":
         return event_faults(obj, strict=bool(resource.group))
-    faults = FAULTS.get(resource.kind)
+    faults = FAULTS.get(resource.built_in_kind)
     return faults(obj) if faults is not None else []
 
 

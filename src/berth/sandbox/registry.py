@@ -223,7 +223,7 @@ class Registry:
         if subresource == "resize":
             new = {**old, "spec": _resized(old["spec"], section(new, "spec"))}
         elif subresource == "status":
-            metadata = section(new, "metadata") if resource.kind in _STATUS_WRITES_METADATA else kept
+            metadata = section(new, "metadata") if resource.built_in_kind in _STATUS_WRITES_METADATA else kept
             status = new.get("status")
             new = {**old, "metadata": {**metadata, "ownerReferences": items(kept, "ownerReferences")}}
             if status is not None:
@@ -239,7 +239,7 @@ class Registry:
         return {**new, "metadata": metadata}
 
     def _counted(self, resource: Resource, old: JsonObject, new: JsonObject) -> JsonObject:
-        if not resource.generation or resource.kind in _GENERATION_STAYS:
+        if not resource.generation or resource.built_in_kind in _GENERATION_STAYS:
             return new
         changed = any(new.get(name) != old.get(name) for name in {*new, *old} if name not in ("metadata", "status"))
         return _next_generation(new) if changed else new
@@ -256,7 +256,7 @@ class Registry:
         """
         entry = self.get(resource, key)
         self.check_preconditions(resource, entry.obj, options.preconditions)
-        if resource.kind == "Namespace":
+        if resource.built_in_kind == "Namespace":
             return self._delete_namespace(resource, entry, dry_run=options.dry_run)
         marked = self._marked(resource, entry.obj, options)
         if marked is not entry.obj:

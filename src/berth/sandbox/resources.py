@@ -80,6 +80,11 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def built_in_kind(self) -> str:
+        """`kind`, but empty for a custom resource, which may bear the name of a built-in kind and is none."""
+        return "" if self.typed_items else self.kind
+
+    @property
     def base_path(self) -> str:
         """Where the group version is served."""
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
@@ -133,13 +138,6 @@ class ResourceTable:
         if resource is None:
             raise LookupError(f"{plural}.{version}.{group or 'core'} is not served")
         return resource
-
-    def by_kind(self, api_version: str, kind: str) -> Resource | None:
-        """The resource of a kind, or None."""
-        for resource in self._by_path.values():
-            if resource.kind == kind and resource.api_version == api_version:
-                return resource
-        return None
 
     def __iter__(self) -> Iterator[Resource]:
         return iter(list(self._by_path.values()))

@@ -8,13 +8,11 @@ Source: k8s apiserver/pkg/endpoints/request/requestinfo.go.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
     from berth.sandbox.resources import Resource, ResourceTable
-
-_NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 
 
 @dataclass(frozen=True, slots=True)

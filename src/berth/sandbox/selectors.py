@@ -165,13 +165,15 @@ def _field_test(resource: Resource, term: str, text: str) -> Callable[[JsonObjec
 
 def _field_reader(resource: Resource, name: str) -> Callable[[JsonObject], str]:
     head, _, rest = name.partition(".")
-    stored = ".".join(filter(None, (_EVENT_ALIASES.get(head, head), rest))) if resource.kind == "Event" else name
+    stored = (
+        ".".join(filter(None, (_EVENT_ALIASES.get(head, head), rest))) if resource.built_in_kind == "Event" else name
+    )
     if stored == "metadata.name" or (stored == "metadata.namespace" and resource.namespaced):
         leaf = rest
         return lambda obj: obj["metadata"].get(leaf, "")
-    if stored not in _FIELDS.get(resource.kind, ()):
+    if stored not in _FIELDS.get(resource.built_in_kind, ()):
         raise errors.bad_request(f"field label not supported: {name}")
-    if resource.kind == "Event" and stored == "source":
+    if resource.built_in_kind == "Event" and stored == "source":
         return lambda obj: section(obj, "source").get("component") or obj.get("reportingComponent", "")
     path = stored.split(".")
     if stored in _BOOLEAN_FIELDS:

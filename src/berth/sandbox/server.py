@@ -259,9 +259,9 @@ class EmbeddedApiServer:
             return self._pods.evict(call)
         if route.name or resource.namespaced != bool(route.namespace):
             raise errors.method_not_allowed()
-        if resource.kind == "Binding":
+        if resource.built_in_kind == "Binding":
             return self._pods.bind(call, "")
-        if resource.kind in REVIEW_KINDS:
+        if resource.built_in_kind in REVIEW_KINDS:
             review = reviewed(resource.kind, self._verbs.body_object(call), self.options.token)
             return Answer(201, resource.head + encode(review)[1:])
         return self._verbs.create(call)

@@ -121,9 +121,6 @@ class Collection:
         """The object at *key*, or None."""
         return self._entries.get(key)
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def entries(self, namespace: str | None = None) -> list[Entry]:
         """The objects in the order of (namespace, name); of one namespace where it is given."""
         keys = self._keys

@@ -53,7 +53,7 @@ def columns_of(resource: Resource) -> tuple[Column, ...]:
     """The columns of a kind."""
     if resource.columns:
         return resource.columns
-    return POD_COLUMNS if resource.kind == "Pod" else COLUMNS.get(resource.kind, PLAIN)
+    return POD_COLUMNS if resource.built_in_kind == "Pod" else COLUMNS.get(resource.kind, PLAIN)
 
 
 class Tables:
@@ -90,7 +90,7 @@ class Tables:
 
     def _row(self, obj: JsonObject, now: datetime) -> JsonObject:
         row: JsonObject = {"cells": [column.cell(obj, now) for column in self._columns]}
-        if self._resource.kind == "Pod" and (conditions := row_conditions(obj)):
+        if self._resource.built_in_kind == "Pod" and (conditions := row_conditions(obj)):
             row["conditions"] = conditions
         if self._include == "Object":
             typed = {"kind": self._resource.kind, "apiVersion": self._resource.api_version}
