@@ -26,7 +26,7 @@ JsonObject = dict[str, Any]
 Key = tuple[str, str]  # (namespace, name); the namespace is empty for objects of the whole cluster
 ChangeKind = Literal["ADDED", "MODIFIED", "DELETED"]
 
-DEFAULT_HISTORY: Final = 20_000  # changes kept per kind
+DEFAULT_HISTORY: Final = 10_000  # changes kept per kind
 encode = msgspec.json.Encoder().encode
 
 
