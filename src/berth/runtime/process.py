@@ -17,6 +17,7 @@ from berth.config.options import RunOptions
 from berth.config.types import KubeSchedulerConfiguration
 from berth.config.versions import VersionRow
 from berth.framework.features import Features
+from berth.kube.discovery import discover
 from berth.kube.dispatcher import Dispatcher
 from berth.kube.errors import ForbiddenError, KubeError, UnauthorizedError
 from berth.kube.events import EventRecorder
@@ -28,7 +29,18 @@ from berth.runtime.binding import ApiBinder, BindingTasks
 from berth.runtime.decisions import DecisionLoop
 from berth.runtime.faults import StartError
 from berth.runtime.health import Check, passing
-from berth.runtime.informers import NODES, PODS, NodeHandler, PodHandler, lister
+from berth.runtime.informers import (
+    NODES,
+    PODS,
+    NodeHandler,
+    ObjectHandler,
+    PodHandler,
+    group_versions,
+    is_served,
+    lister,
+    looked_up,
+    resource_of,
+)
 from berth.runtime.logs import RepeatedWarnings
 from berth.runtime.measuring import Measured
 from berth.runtime.metrics.instruments import Registry
@@ -74,6 +86,7 @@ class Process:
         self.started_s = time.time()
         self._config = config
         connection = config.client_connection
+        self._session = session
         self._dispatcher = Dispatcher(session, qps=connection.qps, burst=connection.burst)
         self._recorder = EventRecorder(
             session, hostname=socket.gethostname(), qps=connection.qps, burst=connection.burst
@@ -82,6 +95,7 @@ class Process:
         self._warnings = RepeatedWarnings(_log)
         self._pods = Reflector(session, PODS, [PodHandler(self.engine)], on_problem=self._on_problem)
         self._nodes = Reflector(session, NODES, [NodeHandler(self.engine)], on_problem=self._on_problem)
+        self._others: list[Reflector[Any]] = []
         self._metrics = Measured(row, features, registry)
         self._start_fault: StartError | None = None
         self._faulty = asyncio.Event()
@@ -128,9 +142,9 @@ class Process:
             StartError: we may not read what we have to.
             LeadershipLostError: another replica leads now.
         """
-        background = [
-            asyncio.create_task(each) for each in (*others, self._recorder.run(), self._pods.run(), self._nodes.run())
-        ]
+        self._others = await self._watch_lookups()
+        running = (self._recorder.run(), self._pods.run(), self._nodes.run(), *(each.run() for each in self._others))
+        background = [asyncio.create_task(each) for each in (*others, *running)]
         leading = asyncio.create_task(self._lead())
         ends = [asyncio.create_task(stop.wait()), asyncio.create_task(self._faulty.wait())]
         try:
@@ -166,8 +180,9 @@ class Process:
     async def _sync(self) -> None:
         if self.synced:
             return
-        await self._pods.wait_synced()
-        await self._nodes.wait_synced()
+        # Objects that rules rest on come first, so that no pod is judged before they are known.
+        for informer in (*self._others, self._nodes, self._pods):
+            await informer.wait_synced()
         # What was just read stays for long: a collection that walks over all of it would hold decisions up.
         gc.collect()
         gc.freeze()
@@ -182,6 +197,22 @@ class Process:
             await self._decisions.run()
         finally:
             await self._bindings.cancel()
+
+    async def _watch_lookups(self) -> list[Reflector[Any]]:
+        """The informers of the kinds that plugins look up, without those that this API server does not serve."""
+        kinds = looked_up(self._engine)
+        try:
+            discovery = await discover(self._session, group_versions(kinds))
+        except KubeError as fault:
+            raise StartError(f"API server {self._session.server}: {fault}") from fault
+        served = [kind for kind in kinds if is_served(kind, discovery)]
+        for kind in kinds:
+            if kind not in served:
+                _log.warning("the API server does not serve %s: rules that rest on it do not apply", kind.name)
+        return [
+            Reflector(self._session, resource_of(kind), [ObjectHandler(self.engine, kind)], on_problem=self._on_problem)
+            for kind in served
+        ]
 
     def _stopped_leading(self) -> None:
         self._metrics.client.leading(False)
