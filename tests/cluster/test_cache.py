@@ -130,11 +130,12 @@ def test_a_pod_assumed_on_one_node_and_bound_to_another_counts_there() -> None:
 def test_a_new_version_that_takes_the_same_is_kept_as_the_latest() -> None:
     cluster = a_cluster([a_node("n1")], [on(WEB, "n1")])
     mark = cluster.table.mark()
-    relabelled = a_pod("web", on="n1", cpu="100m", memory="500", ports=[a_port(80, ip="127.0.0.1")], labels={"a": "b"})
-    cluster.update_pod(relabelled)
+    metadata = msgspec.structs.replace(WEB.metadata, annotations={"a": "b"})
+    annotated = on(msgspec.structs.replace(WEB, metadata=metadata), "n1")
+    cluster.update_pod(annotated)
     row = cluster.table.row_of("n1")
     assert row is not None
-    assert cluster.table.pods(row)[WEB.uid].pod is relabelled
+    assert cluster.table.pods(row)[WEB.uid].pod is annotated
     changed = cluster.table.changed_since(mark)
     assert changed is not None
     assert changed.tolist() == []

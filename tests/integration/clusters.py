@@ -9,6 +9,8 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
+from tests.integration import history
+from tests.integration.history import version_of
 from tests.support.client import ApiClient
 from tests.support.controlplane import ControlPlane, free_ports
 
@@ -16,11 +18,14 @@ from berth.sandbox.kubeconfig import write_kubeconfig
 from berth.sandbox.server import EmbeddedApiServer, ServerOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
+
+    from tests.integration.history import PodVersion
 
 T = TypeVar("T")
 
+REPLICAS = ("replica-a", "replica-b")  # accounts of the real cluster with every right
 _CALL_S = 60.0
 
 
@@ -38,8 +43,14 @@ class Cluster(Protocol):
     def restart(self) -> None:
         """End the server and start it again, with every object kept and every connection broken."""
 
-    def forget_the_past(self) -> None:
-        """End every watch, and answer those that want to resume with 410."""
+    def compact(self) -> None:
+        """Forget the past: whoever wants to resume a watch of before the last restart is answered with 410."""
+
+    def revision(self) -> int:
+        """The number of the latest write."""
+
+    def pod_versions(self, since: int) -> list[PodVersion]:
+        """Every version of every pod written after the revision *since*, in order."""
 
 
 class EmbeddedCluster:
@@ -72,12 +83,20 @@ class EmbeddedCluster:
         self._call(self._server.stop())
         self._call(self._server.start())
 
-    def forget_the_past(self) -> None:
-        self._call(self._forget())
+    def compact(self) -> None:
+        self._call(self._on_loop(self._server.registry.store.compact))
 
-    async def _forget(self) -> None:
-        self._server.registry.store.compact()
-        self._server.drop_watches()
+    def revision(self) -> int:
+        return self._server.registry.store.version
+
+    def pod_versions(self, since: int) -> list[PodVersion]:
+        registry = self._server.registry
+        pods = registry.store.collection(registry.table.served("", "v1", "pods"))
+        changes = self._call(self._on_loop(lambda: pods.changes_from(pods.position_after(since))))
+        return [version_of(change.entry.obj) for change in changes if change.kind != "DELETED"]
+
+    async def _on_loop(self, call: Callable[[], T]) -> T:
+        return call()
 
     def _call(self, work: Coroutine[None, None, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
@@ -98,10 +117,16 @@ class RealCluster:
         return self.plane.admin_kubeconfig
 
     def restart(self) -> None:
-        self.plane.restart_apiserver()
-
-    def forget_the_past(self) -> None:
-        """A server that starts knows only what its store still has, so the store has to forget before that."""
+        """The server remembers what it reads when it starts, so something has to be written while it is away."""
         self.plane.kill_apiserver()
-        self.plane.compact_etcd()
+        history.write_marker(self.plane.etcd_url)
         self.plane.start_apiserver()
+
+    def compact(self) -> None:
+        self.plane.compact_etcd()
+
+    def revision(self) -> int:
+        return history.etcd_revision(self.plane.etcd_url)
+
+    def pod_versions(self, since: int) -> list[PodVersion]:
+        return history.pod_versions(self.plane.etcd_url, since)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.clusters import Cluster, EmbeddedCluster, RealCluster
+from tests.integration.audit import Audit
+from tests.integration.clusters import REPLICAS, Cluster, EmbeddedCluster, RealCluster
+from tests.integration.history import STORED_AS_JSON
 from tests.integration.scene import Scene
 from tests.support.controlplane import ControlPlane
 from tests.support.scheduler import SchedulerProcess
@@ -26,8 +28,17 @@ def embedded_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embed
 
 
 @pytest.fixture(scope="session")
-def real_cluster(envtest_assets: Path) -> Iterator[RealCluster]:
-    with ControlPlane(envtest_assets) as plane:
+def audit(tmp_path_factory: pytest.TempPathFactory) -> Audit:
+    """What the real API server was asked."""
+    return Audit(tmp_path_factory.mktemp("audit"))
+
+
+@pytest.fixture(scope="session")
+def real_cluster(envtest_assets: Path, audit: Audit) -> Iterator[RealCluster]:
+    plane = ControlPlane(envtest_assets, apiserver_flags=[STORED_AS_JSON, *audit.flags])
+    for name in REPLICAS:
+        plane.add_user(name, ["system:masters"])
+    with plane:
         yield RealCluster(plane)
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tests.integration.history import journeys
 from tests.support.client import NODES, PODS
 from tests.support.scheduler import DEADLINE_S, SchedulerError, SchedulerProcess
 
@@ -51,10 +52,14 @@ class Scene:
         self._watched: SchedulerProcess | None = None  # has to run while something is waited for
 
     def start_scheduler(
-        self, *flags: str, config: Mapping[str, Any] = ALONE, kubeconfig: Path | None = None
+        self,
+        *flags: str,
+        config: Mapping[str, Any] = ALONE,
+        connection: Mapping[str, Any] = FAST,
+        kubeconfig: Path | None = None,
     ) -> SchedulerProcess:
         """Start one more scheduler; it is killed when the scenario ends."""
-        connection = {**FAST, "kubeconfig": str(kubeconfig or self.cluster.kubeconfig)}
+        connection = {**connection, "kubeconfig": str(kubeconfig or self.cluster.kubeconfig)}
         scheduler = SchedulerProcess(
             self.folder,
             "--secure-port=0",
@@ -82,13 +87,16 @@ class Scene:
             SchedulerError: a scheduler that should run has ended, or the time was up.
         """
         until = time.monotonic() + deadline_s
-        while not (found := probe()):
+        while True:
+            asked_s = time.monotonic()
+            if found := probe():
+                return found
             if time.monotonic() > until:
                 raise SchedulerError(f"not within {deadline_s:g} s: {what}\n{self._logs()}")
             if self._watched is not None:
                 self._watched.check()
-            time.sleep(POLL_S)
-        return found
+            # What takes long to read is read less often: the servers share the machine with us.
+            time.sleep(max(POLL_S, 2 * (time.monotonic() - asked_s)))
 
     def _logs(self) -> str:
         known = dict.fromkeys([*self.schedulers, *([self._watched] if self._watched else [])])
@@ -166,9 +174,18 @@ class Scene:
             for (node, resource), amount in used.items()
             if amount > room.get((node, resource), 0)
         ]
-        return too_much + [
-            f"{node}: port {port} given {count} times" for (node, port), count in ports.items() if count > 1
-        ]
+        clashes = [f"{node}: port {port} given {count} times" for (node, port), count in ports.items() if count > 1]
+        return sorted(too_much + clashes)
+
+    def assert_bound_once(self, since: int) -> None:
+        """See in the history that no pod changed its node, and in the present that every pod has one."""
+        wanderers = {
+            pod: journey
+            for pod, journey in journeys(self.cluster.pod_versions(since)).items()
+            if len([node for node in journey if node]) != 1
+        }
+        assert wanderers == {}
+        assert [pod["metadata"]["name"] for pod in self.api.items(PODS) if not pod["spec"].get("nodeName")] == []
 
     def assert_each_scheduled_once(self, pods: Iterable[Mapping[str, Any]]) -> None:
         """Wait until each pod has its event, and see that none has two."""

@@ -51,7 +51,7 @@ class World(NamedTuple):
 CPUS = ("0", "100m", "1", "1500m", "3", "64")
 AMOUNTS = ("0", "1", "128Mi", "1Gi", "7Gi", "90P", "5E", "1e30")
 COUNTS = ("0", "1", "2", "8")
-NODE_NAMES = tuple(f"n{i}" for i in range(12))
+NODE_NAMES = tuple(f"n{i}" for i in range(16))
 
 
 class Maker:
@@ -167,7 +167,7 @@ def _named(node: Node, name: str) -> Node:
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Up to twelve nodes with a few pods on them; some or all are to be judged, in any order."""
+    """Up to sixteen nodes with a few pods on them; some or all are to be judged, in any order."""
     chosen = draw(st.lists(st.sampled_from(NODE_POOL), min_size=1, max_size=len(NODE_NAMES)))
     names = NODE_NAMES[: len(chosen)]
     cluster = a_cluster([_named(node, name) for node, name in zip(chosen, names, strict=True)])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from tests.builders import a_node, a_pod
 from tests.framework.fakes import Filter, NormalizedScore, PreFilter, PreScore, Score
-from tests.scheduling.builders import Search, cluster_of, numbered, search_of
+from tests.scheduling.builders import Search, cluster_of, numbered, search_of, with_metadata
 
 from berth.cluster import changelog
 from berth.framework.cycle_state import CycleState
@@ -19,6 +20,7 @@ from berth.scheduling.verdicts import CycleError
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from berth.api.pod import Pod
     from berth.cluster.cache import Cluster
     from berth.cluster.pods import PodInfo
 
@@ -75,6 +77,20 @@ def confirm(search: Search) -> None:
     search.cluster.add_pod(pod)
 
 
+def after_a_bound_pod_is_known(change: Callable[[Pod], Pod]) -> Callable[[Search], None]:
+    def act(search: Search) -> None:
+        pod = a_pod("other", on="n2", cpu="1")
+        search.cluster.add_pod(pod)
+        search.feasible()
+        search.cluster.update_pod(change(pod))
+
+    return act
+
+
+def with_status(pod: Pod, **fields: Any) -> Pod:
+    return replace(pod, status=replace(pod.status, **fields))
+
+
 def replace_node(search: Search) -> None:
     search.cluster.remove_node("n2")
     search.cluster.set_node(a_node("m2"))
@@ -104,6 +120,31 @@ CHANGES: dict[str, tuple[Callable[[Search], object], list[str], list[str]]] = {
     "a node comes back to its pod": (revive_ghost, ["n2"], ["n1", "n3"]),
     "a pod comes before its node": (lambda s: s.cluster.add_pod(a_pod("other", on="n9")), [], ALL),
     "a placement is confirmed": (confirm, ["n2"], ["n1", "n3"]),
+    "a bound pod changes its labels": (
+        after_a_bound_pod_is_known(lambda pod: with_metadata(pod, labels={"a": "b"})),
+        ["n2", "n2"],
+        ["n1", "n3"],
+    ),
+    "a bound pod is going away": (
+        after_a_bound_pod_is_known(lambda pod: with_metadata(pod, deletion_timestamp="now")),
+        ["n2", "n2"],
+        ["n1", "n3"],
+    ),
+    "a bound pod changes its spec, but not what it takes": (
+        after_a_bound_pod_is_known(lambda pod: replace(pod, spec=replace(pod.spec, priority=7))),
+        ["n2", "n2"],
+        ["n1", "n3"],
+    ),
+    "a bound pod changes its status": (
+        after_a_bound_pod_is_known(lambda pod: with_status(pod, phase="Running")),
+        ["n2"],
+        ["n1", "n3"],
+    ),
+    "a bound pod changes its annotations": (
+        after_a_bound_pod_is_known(lambda pod: with_metadata(pod, annotations={"a": "b"})),
+        ["n2"],
+        ["n1", "n3"],
+    ),
 }
 
 

@@ -156,6 +156,11 @@ class ControlPlane:
         return self.folder / "certs" / "apiserver.crt"
 
     @property
+    def etcd_url(self) -> str:
+        """The store itself, for tests that look behind the API server."""
+        return f"http://{LOOPBACK}:{self._etcd_port}"
+
+    @property
     def admin_kubeconfig(self) -> Path:
         return self.kubeconfig_for("admin")
 
@@ -260,7 +265,7 @@ class ControlPlane:
 
         The API server keeps versions of its own for a while, so only after its restart is an old one really gone.
         """
-        etcd = ApiClient(f"http://{LOOPBACK}:{self._etcd_port}")
+        etcd = ApiClient(self.etcd_url)
         revision = int(etcd.post("/v3/maintenance/status", {})["header"]["revision"])
         etcd.post("/v3/kv/compaction", {"revision": str(revision), "physical": True})
         return revision
@@ -304,11 +309,10 @@ class ControlPlane:
         self._key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
 
     def _etcd_flags(self) -> list[str]:
-        clients = f"http://{LOOPBACK}:{self._etcd_port}"
         return [
             f"--data-dir={self.folder / 'etcd'}",
-            f"--listen-client-urls={clients}",
-            f"--advertise-client-urls={clients}",
+            f"--listen-client-urls={self.etcd_url}",
+            f"--advertise-client-urls={self.etcd_url}",
             f"--listen-peer-urls=http://{LOOPBACK}:{self._etcd_peer_port}",
             "--unsafe-no-fsync",
             f"--quota-backend-bytes={8 << 30}",
@@ -322,7 +326,7 @@ class ControlPlane:
             "--max-mutating-requests-inflight=0",
         ]
         return [
-            f"--etcd-servers=http://{LOOPBACK}:{self._etcd_port}",
+            f"--etcd-servers={self.etcd_url}",
             f"--secure-port={self._port}",
             f"--bind-address={LOOPBACK}",
             f"--advertise-address={LOOPBACK}",  # so that the certificate names it

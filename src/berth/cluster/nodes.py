@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.api.meta import NodeName, PodUid
+from berth.api.meta import Labels, NodeName, PodUid
 from berth.api.node import Node, Taint
 from berth.api.quantity import nano_value, wrapped
 from berth.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amount, is_scalar
@@ -242,11 +242,14 @@ class NodeTable:
         before = self._pods[row].get(info.uid) if row is not None else None
         if row is None or before is None:
             return False
-        if info.taken is not before.taken:  # shared where the new version follows from the old one
+        same_spec = info.taken is before.taken  # shared where the new version follows from the old one
+        if not same_spec:
             if (before.taken, before.taken_non_zero) != (info.taken, info.taken_non_zero):
                 return False
             if before.host_ports != info.host_ports:
                 return False
+        if not same_spec or _marks(before) != _marks(info):
+            self._log.touch(row)
         self._pods[row][info.uid] = info
         return True
 
@@ -332,6 +335,12 @@ class NodeTable:
         self.taints.grow(self._capacity)
         for column in self._labels.values():
             column.grow(self._capacity)
+
+
+def _marks(info: PodInfo) -> tuple[Labels, bool]:
+    """What others can tell a pod by, besides its spec: its labels, and whether it is going away."""
+    metadata = info.pod.metadata
+    return metadata.labels, metadata.deletion_timestamp is not None
 
 
 def _with_more_resources(amounts: Amounts) -> NDArray[np.int64]:

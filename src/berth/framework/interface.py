@@ -36,8 +36,8 @@ MIN_NODE_SCORE = 0
 class Scope(enum.Enum):
     """What a plugin's verdict about a node depends on, besides the pod."""
 
-    ROW = enum.auto()  # that node's columns and `epoch` only: verdicts are kept until one of them changes
-    CLUSTER = enum.auto()  # other nodes or pods too: judged anew in every cycle
+    ROW = enum.auto()  # that node, its pods (spec, labels, whether they go away) and `epoch`: kept until one changes
+    CLUSTER = enum.auto()  # other nodes, pods elsewhere or anything else: judged anew in every cycle
 
 
 @runtime_checkable

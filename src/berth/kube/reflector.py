@@ -171,6 +171,7 @@ _decode_status = msgspec.json.Decoder(Status).decode
 
 Malformed: TypeAlias = Callable[[bytes, Exception], None]
 Problem: TypeAlias = Callable[[str, KubeError], None]
+Recovery: TypeAlias = Callable[[str], None]
 
 
 class Reflector(Generic[T]):
@@ -189,6 +190,7 @@ class Reflector(Generic[T]):
         clock: Clock = SYSTEM_CLOCK,
         on_malformed: Malformed | None = None,
         on_problem: Problem | None = None,
+        on_recovery: Recovery | None = None,
         page_limit: int = PAGE_LIMIT,
     ) -> None:
         """Make a reflector; nothing happens until `run`.
@@ -200,6 +202,7 @@ class Reflector(Generic[T]):
             clock: for backoff and jitter.
             on_malformed: told of each object that could not be decoded: its bytes, and why. Logged when not given.
             on_problem: told of each failed list or watch: which, and why. Logged when not given.
+            on_recovery: told which list or watch works again.
             page_limit: objects per page of a list.
         """
         self.store: dict[Key, T] = {}
@@ -210,6 +213,8 @@ class Reflector(Generic[T]):
         self._clock = clock
         self._on_malformed = on_malformed or self._log_malformed
         self._on_problem = on_problem or self._log_problem
+        self._on_recovery = on_recovery
+        self._failing: set[str] = set()  # the lists and watches that did not work when last tried
         self._page_limit = page_limit
         self._backoff = Backoff(initial_s=_BACKOFF_FIRST_S, cap_s=_BACKOFF_CAP_S, clock=clock)
         self._resource_version = ""  # where to watch from; empty when a list is due
@@ -235,11 +240,21 @@ class Reflector(Generic[T]):
             try:
                 if not watching:
                     await self._list()
+                    self._works("list")
                 elif not await self._watch():
                     await self._backoff.wait()
             except KubeError as error:
-                self._on_problem(f"{'watch' if watching else 'list'} {self._resource.path}", error)
+                what = f"{'watch' if watching else 'list'} {self._resource.path}"
+                self._failing.add(what)
+                self._on_problem(what, error)
                 await self._recover_from(error)
+
+    def _works(self, verb: str) -> None:
+        """The list or the watch does what it should; whoever was told otherwise is told so."""
+        if self._failing and (what := f"{verb} {self._resource.path}") in self._failing:
+            self._failing.discard(what)
+            if self._on_recovery is not None:
+                self._on_recovery(what)
 
     async def _recover_from(self, error: KubeError) -> None:
         """Decide between watching on and listing again, and wait before doing either."""
@@ -327,9 +342,11 @@ class Reflector(Generic[T]):
                         await asyncio.sleep(0)
                 if self._resource_version != started_from:
                     self._backoff.reset()
+                    self._works("watch")
         lasted = self._clock.monotonic() - started_s >= _SHORT_WATCH_S
         if lasted:
             self._backoff.reset()
+            self._works("watch")
         return lasted or self._resource_version != started_from
 
     def _take_line(self, line: bytes) -> None:

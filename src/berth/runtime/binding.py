@@ -9,19 +9,36 @@ Source: k8s pkg/scheduler/schedule_one.go, ``bindingCycle``.
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from berth.api.durations import Duration
 from berth.api.pod import Pod
 from berth.framework.run import run_bind, run_post_bind, run_pre_bind, run_pre_bind_pre_flight
 from berth.framework.status import SUCCESS, Code, Status, error
-from berth.kube.binding import BindResult
+from berth.kube.binding import BindOutcome, BindResult
 from berth.kube.dispatcher import Dispatcher
+from berth.kube.errors import ApiError, ConflictError
 from berth.runtime.reports import Reporter
+from berth.runtime.tasks import end
 from berth.scheduling.engine import Engine
 from berth.scheduling.instructions import Bind
+from berth.scheduling.observer import CycleObserver, Steps
 from berth.scheduling.waiting import WaitingPod
 
 _log = logging.getLogger(__name__)
+
+
+class BindingObserver(CycleObserver, Protocol):
+    """Hears how placements are carried through, for metrics."""
+
+    def permit_waited(self, status: str, seconds: float) -> None:
+        """A pod that was made to wait on permit got its answer; *status* is the label of its code."""
+
+    def bound(self, bind: Bind) -> None:
+        """A placement was carried through."""
+
+    def failed(self, bind: Bind, *, rejected: bool) -> None:
+        """A placement could not be carried through; *rejected* if a plugin said so, and nothing went wrong."""
 
 
 class ApiBinder:
@@ -42,11 +59,18 @@ class ApiBinder:
             return error("no longer the leader")
         meta = pod.metadata
         outcome = await self._dispatcher.bind_pod(meta.namespace, meta.name, meta.uid, node_name)
-        if outcome.result is BindResult.BOUND:
-            return SUCCESS
-        if outcome.error is not None:
-            return error(str(outcome.error))
-        return error(f"binding rejected: pod {pod.key} has node {outcome.node or 'none'} and is not ours to bind")
+        return SUCCESS if outcome.result is BindResult.BOUND else error(_why_not(outcome))
+
+
+def _why_not(outcome: BindOutcome) -> str:
+    """The API server's own sentence, if it refused; what the pod itself says, if that is how we know."""
+    if outcome.result is BindResult.CONFLICT and not isinstance(outcome.error, ConflictError):
+        if outcome.node:
+            return f'the pod is already assigned to node "{outcome.node}"'
+        return "the name belongs to another pod by now"
+    if isinstance(outcome.error, ApiError) and outcome.error.message:
+        return outcome.error.message
+    return str(outcome.error)
 
 
 class BindingTasks:
@@ -55,8 +79,9 @@ class BindingTasks:
     Args:
         engine: hears how it went.
         reporter: tells users.
-        nominate: whether the node is written to the pod while PreBind or Permit take their time.
-        on_bound: called with each instruction that was carried out.
+        observer: keeps the metrics.
+        nominate: whether PreBind plugins are asked ahead if they have work to do, and the node is written to the pod
+            while they or Permit take their time (gate NominatedNodeNameForExpectation).
         on_settled: called after each placement, however it ended.
     """
 
@@ -64,16 +89,14 @@ class BindingTasks:
         self,
         engine: Engine,
         reporter: Reporter,
+        observer: BindingObserver,
         *,
         nominate: bool,
-        on_bound: Callable[[Bind], None],
-        on_failed: Callable[[Bind, Status], None],
         on_settled: Callable[[], None],
     ) -> None:
-        self._engine = engine
-        self._reporter = reporter
+        self._engine, self._reporter, self._observer = engine, reporter, observer
         self._nominate = nominate
-        self._on_bound, self._on_failed, self._on_settled = on_bound, on_failed, on_settled
+        self._on_settled = on_settled
         self._tasks: set[asyncio.Task[None]] = set()
         self._fault: BaseException | None = None
 
@@ -93,15 +116,13 @@ class BindingTasks:
         task.add_done_callback(self._done)
 
     async def finish(self) -> None:
-        """Wait until those that are under way now have come to their end."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Wait until those that are under way now have come to their end; being cancelled leaves them at it."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def cancel(self) -> None:
         """Stop them all, and wait until they have stopped."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end(*self._tasks)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -110,50 +131,66 @@ class BindingTasks:
         self._on_settled()
 
     async def _run(self, bind: Bind) -> None:
-        status, while_waiting = await self._carry_through(bind)
+        steps = Steps(bind.profile.scheduler_name, self._observer)
+        status, while_waiting = await self._carry_through(bind, steps)
         if status.ok:
             self._reporter.bound(bind.info.pod, bind.profile.scheduler_name, bind.node_name)
-            self._engine.binding_succeeded(bind)
-            self._on_bound(bind)
+            self._observer.bound(bind)
+            start_s = steps.now()
             run_post_bind(bind.profile, bind.state, bind.info, bind.node_name)
+            steps.ran("PostBind", SUCCESS.code.label, start_s)
+            self._engine.binding_succeeded(bind)
             return
         _log.debug("binding of pod %s to node %s failed: %s", bind.info.key, bind.node_name, status.message)
         report = self._engine.binding_failed(bind, status, while_waiting=while_waiting)
-        self._on_failed(bind, status)
+        self._observer.failed(bind, rejected=status.rejected)
         if report is not None:
             self._reporter.report(report)
 
-    async def _carry_through(self, bind: Bind) -> tuple[Status, bool]:
+    async def _carry_through(self, bind: Bind, steps: Steps) -> tuple[Status, bool]:
         """How it ended, and whether that was while waiting for permission."""
         profile, state, pod, node_name = bind.profile, bind.state, bind.info, bind.node_name
-        ahead = run_pre_bind_pre_flight(profile, state, pod, node_name)
+        ahead = self._look_ahead(bind, steps) if self._nominate else SUCCESS
         if not (ahead.ok or ahead.skipped):
             return ahead, False
-        if self._nominate and (ahead.ok or bind.waiting is not None):
-            self._reporter.nominate(pod.pod, node_name)
         if bind.waiting is not None:
-            status = await wait_on_permit(bind.waiting)
+            status = await wait_on_permit(bind.waiting, self._observer)
             if not status.ok:
                 return status, True
         self._engine.binding_permitted(bind)
         if ahead.ok:
+            start_s = steps.now()
             status = await run_pre_bind(profile, state, pod, node_name)
+            steps.ran("PreBind", status.code.label, start_s)
             if not status.ok:
                 return status, False
-        return await run_bind(profile, state, pod, node_name), False
+        start_s = steps.now()
+        status = await run_bind(profile, state, pod, node_name)
+        steps.ran("Bind", status.code.label, start_s)
+        return status, False
+
+    def _look_ahead(self, bind: Bind, steps: Steps) -> Status:
+        """Whether PreBind has work to do; the pod is told of its node if that, or Permit, may take a while."""
+        start_s = steps.now()
+        ahead = run_pre_bind_pre_flight(bind.profile, bind.state, bind.info, bind.node_name)
+        steps.ran("PreBindPreFlight", ahead.code.label, start_s)
+        if ahead.ok or (ahead.skipped and bind.waiting is not None):
+            self._reporter.nominate(bind.info.pod, bind.node_name)
+        return ahead
 
 
-async def wait_on_permit(waiting: WaitingPod) -> Status:
-    """Wait until the placement is allowed or rejected; each plugin's time limit rejects it.
+async def wait_on_permit(waiting: WaitingPod, observer: BindingObserver) -> Status:
+    """Wait until the placement is allowed or rejected; a plugin that holds it back beyond its time limit rejects it.
 
     Source:
         k8s pkg/scheduler/framework/runtime/framework.go, ``WaitOnPermit``.
     """
     loop = asyncio.get_running_loop()
+    start_s = observer.stopwatch()
     settled: asyncio.Future[Status] = loop.create_future()
     waiting.when_settled(lambda outcome: None if settled.done() else settled.set_result(outcome))
     timers = [
-        loop.call_later(timeout_s, waiting.reject, plugin, _timed_out(plugin, timeout_s))
+        loop.call_later(timeout_s, _time_out, waiting, plugin, timeout_s)
         for plugin, timeout_s in waiting.pending.items()
     ]
     try:
@@ -161,10 +198,13 @@ async def wait_on_permit(waiting: WaitingPod) -> Status:
     finally:
         for timer in timers:
             timer.cancel()
+    observer.permit_waited(status.code.label, observer.stopwatch() - start_s)
     if status.ok or status.rejected:
         return status
     return Status(Code.ERROR, (f"waiting on permit for pod: {status.message}",), status.plugin)
 
 
-def _timed_out(plugin: str, timeout_s: float) -> str:
-    return f"rejected due to timeout after waiting {Duration(round(timeout_s * 1e9))} at plugin {plugin}"
+def _time_out(waiting: WaitingPod, plugin: str, timeout_s: float) -> None:
+    if plugin in waiting.pending:  # it may have allowed the pod, which then waits for others
+        waited = Duration(round(timeout_s * 1e9))
+        waiting.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")

@@ -7,12 +7,13 @@ Source: k8s pkg/scheduler/scheduler.go, ``Run``.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from berth.kube.clock import SYSTEM_CLOCK, Clock
 from berth.runtime.binding import BindingTasks
 from berth.runtime.reports import Reporter
+from berth.runtime.tasks import end
 from berth.scheduling.engine import Engine
 from berth.scheduling.instructions import Bind, Instruction, Report
 
@@ -39,10 +40,19 @@ class DecisionLoop:
         bindings: carries placements through.
         reporter: tells users of failures.
         observer: keeps the metrics.
+        clock: measures bursts and wakes the timers.
     """
 
-    def __init__(self, engine: Engine, bindings: BindingTasks, reporter: Reporter, observer: DecisionObserver) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        bindings: BindingTasks,
+        reporter: Reporter,
+        observer: DecisionObserver,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
         self._engine, self._bindings, self._reporter, self._observer = engine, bindings, reporter, observer
+        self._clock, self._now = clock, clock.monotonic
         self._wake = asyncio.Event()
         self._paused = False
 
@@ -60,10 +70,18 @@ class DecisionLoop:
         Raises:
             Exception: whatever a binding task failed with that no step accounts for.
         """
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._decide())
-            tasks.create_task(_every(BACKOFF_FLUSH_S, self._engine.queue.flush_backoff_completed))
-            tasks.create_task(_every(LEFTOVER_FLUSH_S, self._engine.queue.flush_unschedulable_leftover))
+        queue = self._engine.queue
+        tasks = [
+            asyncio.create_task(self._decide()),
+            asyncio.create_task(self._every(BACKOFF_FLUSH_S, queue.flush_backoff_completed)),
+            asyncio.create_task(self._every(LEFTOVER_FLUSH_S, queue.flush_unschedulable_leftover)),
+        ]
+        try:
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await end(*tasks)
+        for task in ended:
+            task.result()
 
     async def _decide(self) -> None:
         while True:
@@ -77,18 +95,20 @@ class DecisionLoop:
 
     def _burst(self) -> bool:
         """Decide for a few milliseconds; returns whether there may be more to decide right now."""
-        end_s = time.monotonic() + BURST_S
+        start_s = self._now()
+        end_s = start_s + BURST_S
         while True:
             if self._paused or len(self._bindings) >= MAX_BINDINGS:
                 return False  # the end of a binding wakes us
-            start_s = time.perf_counter()
             instruction = self._engine.next_instruction()
             if instruction is None:
                 return False
             self._perform(instruction)
-            self._observer.decided(instruction, time.perf_counter() - start_s)
-            if time.monotonic() >= end_s:
+            now_s = self._now()
+            self._observer.decided(instruction, now_s - start_s)
+            if now_s >= end_s:
                 return True
+            start_s = now_s
 
     def _perform(self, instruction: Instruction) -> None:
         if isinstance(instruction, Bind):
@@ -96,9 +116,8 @@ class DecisionLoop:
         elif isinstance(instruction, Report):
             self._reporter.report(instruction)
 
-
-async def _every(period_s: float, call: Callable[[], object]) -> None:
-    """Call at whole multiples of a period of the wall clock, with which the queue's backoff windows are aligned."""
-    while True:
-        call()
-        await asyncio.sleep(period_s - time.time() % period_s)
+    async def _every(self, period_s: float, call: Callable[[], object]) -> None:
+        """Call now, and at whole multiples of a period of the wall clock, with which backoffs are aligned."""
+        while True:
+            call()
+            await self._clock.sleep(period_s - self._clock.wall_ns() / 1e9 % period_s)

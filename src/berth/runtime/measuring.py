@@ -23,14 +23,29 @@ BINDING: Final = "binding"
 class Measured(SchedulerMetrics):
     """The scheduler's metrics, with the memory that durations across several steps need.
 
-    Attributes:
+    Args:
+        row: names and labels of the emulated version.
+        features: gates of the emulated version.
+        registry: where metrics are shown.
         stopwatch: seconds from an arbitrary start.
+        wall: seconds since 1970, as the queue counts them.
+
+    Attributes:
+        stopwatch: as given.
         client: what is measured of requests and of the election.
     """
 
-    def __init__(self, row: VersionRow, features: Features, registry: Registry) -> None:
+    def __init__(
+        self,
+        row: VersionRow,
+        features: Features,
+        registry: Registry,
+        *,
+        stopwatch: Callable[[], float] = time.perf_counter,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
         super().__init__(row, features.gates, registry)
-        self.stopwatch: Callable[[], float] = time.perf_counter
+        self.stopwatch, self._wall = stopwatch, wall
         self.client = ClientMetrics(registry)
         self._started: dict[PodUid, float] = {}
         self._bindings = self.work(BINDING)
@@ -68,7 +83,7 @@ class Measured(SchedulerMetrics):
         self.pod_scheduled(
             bind.profile.scheduler_name,
             bind.queued.attempts,
-            sli_s=max(0.0, time.time() - first_s) if first_s is not None else 0.0,
+            sli_s=max(0.0, self._wall() - first_s) if first_s is not None else 0.0,
             attempt_s=self._took(bind),
             after_flush=bind.queued.was_flushed_from_unschedulable,
         )

@@ -8,22 +8,22 @@ import contextlib
 import gc
 import logging
 import socket
-import time
 from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from berth.config.faults import ConfigError
 from berth.config.options import RunOptions
 from berth.config.types import KubeSchedulerConfiguration
 from berth.config.versions import VersionRow
 from berth.framework.features import Features
+from berth.kube.clock import SYSTEM_CLOCK, Clock
 from berth.kube.discovery import discover
 from berth.kube.dispatcher import Dispatcher
 from berth.kube.errors import ForbiddenError, KubeError, UnauthorizedError
-from berth.kube.events import EventRecorder
-from berth.kube.leases import ElectionConfig, LeaderElector, new_identity
-from berth.kube.reflector import Reflector
-from berth.kube.session import ApiSession
+from berth.kube.events import EventRecorder, ObjectRef
+from berth.kube.leases import ElectionConfig, LeaderElector, LeadershipLostError, new_identity
+from berth.kube.reflector import Handler, KubeObject, Reflector, Resource
+from berth.kube.session import Api
 from berth.runtime.assembly import Surroundings, build_engine
 from berth.runtime.binding import ApiBinder, BindingTasks
 from berth.runtime.decisions import DecisionLoop
@@ -45,11 +45,15 @@ from berth.runtime.logs import RepeatedWarnings
 from berth.runtime.measuring import Measured
 from berth.runtime.metrics.instruments import Registry
 from berth.runtime.reports import Reporter
+from berth.runtime.tasks import end
 from berth.scheduling.engine import Engine
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T", bound=KubeObject)
+
 _DRAIN_S: Final = 5.0  # how long placements that are under way may take when the process is asked to stop
+_FAREWELL_S: Final = 1.0  # how long what is said at the very end may take
 
 
 class Process:
@@ -63,6 +67,7 @@ class Process:
         registry: where metrics are shown.
         session: for everything but the election.
         election_session: for the election, so that no burst of writes stands before a renewal.
+        clock: for everything that waits or measures.
 
     Raises:
         StartError: the configuration asks for what cannot be had.
@@ -79,26 +84,27 @@ class Process:
         row: VersionRow,
         features: Features,
         registry: Registry,
-        session: ApiSession,
-        election_session: ApiSession,
+        session: Api,
+        election_session: Api,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.synced = False
-        self.started_s = time.time()
-        self._config = config
-        connection = config.client_connection
-        self._session = session
-        self._dispatcher = Dispatcher(session, qps=connection.qps, burst=connection.burst)
-        self._recorder = EventRecorder(
-            session, hostname=socket.gethostname(), qps=connection.qps, burst=connection.burst
-        )
+        self._config, self._clock = config, clock
+        self.started_s = self._wall_s()
+        qps, burst = config.client_connection.qps, config.client_connection.burst
+        self._dispatcher = Dispatcher(session, qps=qps, burst=burst, clock=clock)
+        self._recorder = EventRecorder(session, hostname=socket.gethostname(), qps=qps, burst=burst, clock=clock)
         self._reporter = Reporter(self._recorder, self._dispatcher)
-        self._warnings = RepeatedWarnings(_log)
-        self._pods = Reflector(session, PODS, [PodHandler(self.engine)], on_problem=self._on_problem)
-        self._nodes = Reflector(session, NODES, [NodeHandler(self.engine)], on_problem=self._on_problem)
+        self._warnings = RepeatedWarnings(_log, monotonic=clock.monotonic)
+        self._pods = self._informer(session, PODS, PodHandler(self.engine))
+        self._nodes = self._informer(session, NODES, NodeHandler(self.engine))
+        self._session = session
         self._others: list[Reflector[Any]] = []
-        self._metrics = Measured(row, features, registry)
+        self._metrics = Measured(row, features, registry, stopwatch=clock.monotonic, wall=self._wall_s)
         self._start_fault: StartError | None = None
         self._faulty = asyncio.Event()
+        self._informing = asyncio.Event()
+        self._led = False
         self._elector = self._make_elector(election_session)
         try:
             self._engine = build_engine(config, row, features, self._surroundings(options))
@@ -107,12 +113,11 @@ class Process:
         self._bindings = BindingTasks(
             self._engine,
             self._reporter,
+            self._metrics,
             nominate=features.enabled("NominatedNodeNameForExpectation"),
-            on_bound=self._metrics.bound,
-            on_failed=lambda bind, status: self._metrics.failed(bind, rejected=status.rejected),
             on_settled=self._wake,
         )
-        self._decisions = DecisionLoop(self._engine, self._bindings, self._reporter, self._metrics)
+        self._decisions = DecisionLoop(self._engine, self._bindings, self._reporter, self._metrics, clock)
         self._engine.queue.on_activity = self._decisions.wake
         self._metrics.watch(self._engine)
         self._name_absent_plugins()
@@ -143,8 +148,8 @@ class Process:
             LeadershipLostError: another replica leads now.
         """
         self._others = await self._watch_lookups()
-        running = (self._recorder.run(), self._pods.run(), self._nodes.run(), *(each.run() for each in self._others))
-        background = [asyncio.create_task(each) for each in (*others, *running)]
+        informers = [self._inform(each) for each in (self._pods, self._nodes, *self._others)]
+        background = [asyncio.create_task(part) for part in (*others, self._recorder.run(), *informers)]
         leading = asyncio.create_task(self._lead())
         ends = [asyncio.create_task(stop.wait()), asyncio.create_task(self._faulty.wait())]
         try:
@@ -153,13 +158,13 @@ class Process:
                 _log.info("stopping")
                 await self._drain()
         finally:
-            await _end([leading], [*ends, *background])
+            await end(leading)
+            await self._say_the_rest()
+            await end(*ends, *background)
             await self._dispatcher.close()
         if self._start_fault is not None:
             raise self._start_fault
-        for task in (leading, *background):
-            if not task.cancelled() and (fault := task.exception()) is not None:
-                raise fault
+        _raise_fault((leading, *background), stopping=stop.is_set())
 
     async def _drain(self) -> None:
         """Let placements that are under way come to their end, and their events be told."""
@@ -167,6 +172,11 @@ class Process:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
                 await self._bindings.finish()
+                await self._recorder.drain()
+
+    async def _say_the_rest(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL_S):
                 await self._recorder.drain()
 
     async def _lead(self) -> None:
@@ -177,9 +187,37 @@ class Process:
             await self._sync()
         await self._elector.run()
 
+    def _informer(self, session: Api, resource: Resource[T], handler: Handler[T]) -> Reflector[T]:
+        return Reflector(
+            session,
+            resource,
+            [handler],
+            clock=self._clock,
+            on_problem=self._on_problem,
+            on_recovery=self._warnings.recovered,
+        )
+
+    async def _watch_lookups(self) -> list[Reflector[Any]]:
+        """The informers of the kinds that plugins look up, without those that this API server does not serve."""
+        kinds = looked_up(self._engine)
+        try:
+            discovery = await discover(self._session, group_versions(kinds))
+        except KubeError as fault:
+            raise StartError(f"discovery: {fault}") from fault
+        served = [kind for kind in kinds if is_served(kind, discovery)]
+        for kind in kinds:
+            if kind not in served:
+                _log.warning("the API server does not serve %s: rules that rest on it do not apply", kind.name)
+        return [self._informer(self._session, resource_of(kind), ObjectHandler(self.engine, kind)) for kind in served]
+
+    async def _inform(self, reflector: Reflector[T]) -> None:
+        await self._informing.wait()
+        await reflector.run()
+
     async def _sync(self) -> None:
         if self.synced:
             return
+        self._informing.set()
         # Objects that rules rest on come first, so that no pod is judged before they are known.
         for informer in (*self._others, self._nodes, self._pods):
             await informer.wait_synced()
@@ -191,37 +229,41 @@ class Process:
         _log.info("synced: %d nodes, %d pods", len(self._nodes.store), len(self._pods.store))
 
     async def _decide(self) -> None:
+        if self._elector is not None:
+            self._started_leading(self._elector)
         await self._sync()
-        self._metrics.client.leading(self._elector is not None)
         try:
             await self._decisions.run()
         finally:
             await self._bindings.cancel()
 
-    async def _watch_lookups(self) -> list[Reflector[Any]]:
-        """The informers of the kinds that plugins look up, without those that this API server does not serve."""
-        kinds = looked_up(self._engine)
-        try:
-            discovery = await discover(self._session, group_versions(kinds))
-        except KubeError as fault:
-            raise StartError(f"API server {self._session.server}: {fault}") from fault
-        served = [kind for kind in kinds if is_served(kind, discovery)]
-        for kind in kinds:
-            if kind not in served:
-                _log.warning("the API server does not serve %s: rules that rest on it do not apply", kind.name)
-        return [
-            Reflector(self._session, resource_of(kind), [ObjectHandler(self.engine, kind)], on_problem=self._on_problem)
-            for kind in served
-        ]
+    def _started_leading(self, elector: LeaderElector) -> None:
+        self._led = True
+        self._metrics.client.leading(True)
+        self._tell_of_lease(f"{elector.identity} became leader")
 
     def _stopped_leading(self) -> None:
-        self._metrics.client.leading(False)
-        _log.info("not leading any more")
+        if self._led and self._elector is not None:
+            self._metrics.client.leading(False)
+            self._tell_of_lease(f"{self._elector.identity} stopped leading")
+            _log.info("not leading any more")
 
-    def _make_elector(self, session: ApiSession) -> LeaderElector | None:
+    def _tell_of_lease(self, message: str) -> None:
+        election = self._config.leader_election
+        lease = ObjectRef(
+            kind="Lease",
+            namespace=election.resource_namespace,
+            name=election.resource_name,
+            api_version="coordination.k8s.io/v1",
+        )
+        component = self._config.profiles[0].scheduler_name
+        self._recorder.core_event(lease, "Normal", "LeaderElection", message, component=component)
+
+    def _make_elector(self, session: Api) -> LeaderElector | None:
         election = self._config.leader_election
         if not election.leader_elect:
             return None
+        self._metrics.client.leading(False)
         return LeaderElector(
             session,
             ElectionConfig(
@@ -235,17 +277,21 @@ class Process:
             on_started_leading=self._decide,
             on_stopped_leading=self._stopped_leading,
             on_new_leader=lambda identity: _log.info("leader: %s", identity),
+            clock=self._clock,
         )
 
     def _surroundings(self, options: RunOptions) -> Surroundings:
         return Surroundings(
             lister=lister(self._pods),
-            clock=time.time,
-            seed=time.time_ns(),
+            clock=self._wall_s,
+            seed=self._clock.wall_ns(),
             binder=ApiBinder(self._dispatcher, self._may_bind),
             observer=self._metrics,
             max_in_unschedulable_s=options.pod_max_in_unschedulable_pods_duration.seconds,
         )
+
+    def _wall_s(self) -> float:
+        return self._clock.wall_ns() / 1e9
 
     def _may_bind(self) -> bool:
         return self._elector is None or self._elector.may_still_lead
@@ -271,8 +317,11 @@ class Process:
                 )
 
 
-async def _end(first: list[asyncio.Task[None]], then: list[asyncio.Task[Any]]) -> None:
-    for tasks in (first, then):
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+def _raise_fault(ended: Sequence[asyncio.Task[None]], *, stopping: bool) -> None:
+    """Raise what ended the process, unless it was asked to end."""
+    for task in ended:
+        fault = None if task.cancelled() else task.exception()
+        if fault is not None and not (stopping and isinstance(fault, LeadershipLostError)):
+            raise fault
+    if not stopping:
+        raise RuntimeError("a part of the scheduler that should run as long as the process ended by itself")

@@ -25,6 +25,7 @@ from berth.sandbox.pod_defaults import (
 )
 from berth.sandbox.pod_rules import pod_change_faults, pod_faults
 from berth.sandbox.rules import metadata_faults
+from berth.sandbox.topology import topology_labels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,6 +135,10 @@ class DefaultAdmission:
         self._set_overhead(name, spec)
         complete_spec(spec)
         complete_pod_spec(spec)
+        if node_name := spec.get("nodeName"):
+            nodes = self._store.collection(self._table.served("", "v1", "nodes"))
+            if labels := topology_labels(nodes, node_name):
+                pod["metadata"]["labels"] = {**section(pod["metadata"], "labels"), **labels}
         merge_label_keys(pod)
         if items(spec, "containers"):
             pod["status"] = first_status(pod, self._now())

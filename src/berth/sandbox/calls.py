@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import yaml
 
 from berth.sandbox import errors, proto
 from berth.sandbox.objects import section, without_nulls
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 _JSON_TYPES: Final = ("application/json", "")
+_YAML_TYPE: Final = "application/yaml"
 _decode = msgspec.json.Decoder().decode
 
 
@@ -60,7 +62,7 @@ class Answer:
 
 
 def decode_body(call: Call) -> JsonObject:
-    """The object in a request body, nulls left out; JSON or protobuf.
+    """The object in a request body, nulls left out; JSON, YAML or protobuf.
 
     Raises:
         ApiError: 400, 415.
@@ -70,11 +72,11 @@ def decode_body(call: Call) -> JsonObject:
             return proto.decode(call.body)
         except (proto.ProtobufError, UnicodeDecodeError, msgspec.DecodeError) as error:
             raise errors.bad_request(f"the object provided is unrecognized: {error}") from error
-    if call.content_type not in _JSON_TYPES:
+    if call.content_type not in (*_JSON_TYPES, _YAML_TYPE):
         raise errors.unsupported_media_type()
     try:
-        value = _decode(call.body)
-    except msgspec.DecodeError as error:
+        value = yaml.safe_load(call.body) if call.content_type == _YAML_TYPE else _decode(call.body)
+    except (msgspec.DecodeError, yaml.YAMLError) as error:
         raise errors.bad_request(f"the object provided is unrecognized (must be of type Object): {error}") from error
     if not isinstance(value, dict):
         raise errors.bad_request("the object provided is unrecognized (must be of type Object)")

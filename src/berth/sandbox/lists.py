@@ -101,6 +101,8 @@ class Lists:
         asked, current = version_number(call.query, watch=False), self._store.version
         if asked > current:
             raise errors.too_large_version(asked, current)
+        if asked < current and call.query.get("resourceVersionMatch") == "Exact":
+            raise errors.expired("The resourceVersion for the provided list is too old.")
         return None, current, self._store.collection(route.resource).entries(route.namespace or None)
 
     def _keep(self, name: tuple[str, str, int], entries: list[Entry]) -> None:

@@ -53,12 +53,16 @@ def utc_now() -> datetime:
 
 def rfc3339(moment: datetime) -> str:
     """A time as Kubernetes writes `Time`: UTC, whole seconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _in_utc(moment).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
 
 
 def rfc3339_micro(moment: datetime) -> str:
     """A time as Kubernetes writes `MicroTime`: UTC, six decimals."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _in_utc(moment).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
 
 
 def parse_time(text: str) -> datetime:

@@ -67,4 +67,9 @@ def amount(value: Any) -> Fraction:
     Raises:
         QuantityError: the value is no quantity.
     """
-    return parse_quantity(str(value))
+    return _amount(str(value))
+
+
+@lru_cache(maxsize=65536)
+def _amount(text: str) -> Fraction:
+    return parse_quantity(text)

@@ -8,6 +8,7 @@ Source: k8s apimachinery/pkg/api/validate/content, apimachinery/pkg/api/validati
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 from berth.api.quantity import QuantityError
@@ -24,6 +25,7 @@ _NAME: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE: Final = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _LABEL_BYTES: Final = 63
 _SUBDOMAIN_BYTES: Final = 253
+_REMEMBERED: Final = 16_384  # the same few names come again and again
 _ANNOTATIONS_BYTES: Final = 256 * 1024
 
 _LABEL_NAMED: Final = frozenset({"Namespace"})
@@ -40,7 +42,8 @@ def _too_long(limit: int, unit: str = "bytes") -> str:
     return f"must be no more than {limit} {unit}"
 
 
-def label_name_faults(name: str) -> list[str]:
+@lru_cache(maxsize=_REMEMBERED)
+def label_name_faults(name: str) -> tuple[str, ...]:
     """What keeps *name* from being a DNS label."""
     faults = [] if len(name) <= _LABEL_BYTES else [_too_long(_LABEL_BYTES)]
     if not re.fullmatch(_LABEL, name):
@@ -49,10 +52,11 @@ def label_name_faults(name: str) -> list[str]:
             "end with an alphanumeric character"
         )
         faults.append(_pattern_text(intro, _LABEL, "my-name", "123-abc"))
-    return faults
+    return tuple(faults)
 
 
-def subdomain_faults(name: str) -> list[str]:
+@lru_cache(maxsize=_REMEMBERED)
+def subdomain_faults(name: str) -> tuple[str, ...]:
     """What keeps *name* from being a DNS subdomain."""
     faults = [] if len(name) <= _SUBDOMAIN_BYTES else [_too_long(_SUBDOMAIN_BYTES)]
     if not re.fullmatch(_SUBDOMAIN, name):
@@ -61,10 +65,10 @@ def subdomain_faults(name: str) -> list[str]:
             "start and end with an alphanumeric character"
         )
         faults.append(_pattern_text(intro, _SUBDOMAIN, "example.com"))
-    return faults
+    return tuple(faults)
 
 
-def _service_name_faults(name: str) -> list[str]:
+def _service_name_faults(name: str) -> tuple[str, ...]:
     faults = [] if len(name) <= _LABEL_BYTES else [_too_long(_LABEL_BYTES, "characters")]
     if not re.fullmatch(_LABEL_1035, name):
         intro = (
@@ -72,16 +76,17 @@ def _service_name_faults(name: str) -> list[str]:
             "character, and end with an alphanumeric character"
         )
         faults.append(_pattern_text(intro, _LABEL_1035, "my-name", "abc-123"))
-    return faults
+    return tuple(faults)
 
 
-def _path_name_faults(name: str) -> list[str]:
+def _path_name_faults(name: str) -> tuple[str, ...]:
     if name in (".", ".."):
-        return [f"may not be '{name}'"]
-    return [f"may not contain '{letter}'" for letter in "/%" if letter in name]
+        return (f"may not be '{name}'",)
+    return tuple(f"may not contain '{letter}'" for letter in "/%" if letter in name)
 
 
-def qualified_name_faults(name: str) -> list[str]:
+@lru_cache(maxsize=_REMEMBERED)
+def qualified_name_faults(name: str) -> tuple[str, ...]:
     """What keeps *name* from being the key of a label, a taint or the like."""
     prefix, slash, part = name.rpartition("/")
     faults = []
@@ -100,10 +105,11 @@ def qualified_name_faults(name: str) -> list[str]:
             "alphanumeric character"
         )
         faults.append(_pattern_text(intro, _NAME, "MyName", "my.name", "123-abc"))
-    return faults
+    return tuple(faults)
 
 
-def label_value_faults(value: str) -> list[str]:
+@lru_cache(maxsize=_REMEMBERED)
+def label_value_faults(value: str) -> tuple[str, ...]:
     """What keeps *value* from being the value of a label."""
     faults = [] if len(value) <= _LABEL_BYTES else [_too_long(_LABEL_BYTES)]
     if not re.fullmatch(_VALUE, value):
@@ -112,7 +118,7 @@ def label_value_faults(value: str) -> list[str]:
             "start and end with an alphanumeric character"
         )
         faults.append(_pattern_text(intro, _VALUE, "MyValue", "my_value", "12345"))
-    return faults
+    return tuple(faults)
 
 
 def metadata_faults(kind: str, metadata: JsonObject) -> list[FieldError]:

@@ -50,6 +50,7 @@ _log = logging.getLogger(__name__)
 _MIN_WATCH_S: Final = 1800.0
 _STOP_S: Final = 0.5  # for requests under way when the server stops
 _MAX_BODY_BYTES: Final = 3 * 1024 * 1024
+_PUBLIC: Final = ("/healthz", "/livez", "/readyz", "/version")  # served to everybody
 _TRUE: Final = ("true", "1", "True")
 
 
@@ -128,10 +129,11 @@ class EmbeddedApiServer:
         self._runner: web.ServerRunner | None = None
         self._listener: _Listener | None = None
         self._jitter = random.Random()
+        self._port = self.options.port
         self.url = ""
 
     async def start(self) -> None:
-        """Begin to serve; `url` is set afterwards.
+        """Begin to serve; `url` is set afterwards. After a stop, it serves the same objects at the same address again.
 
         Raises:
             OSError: the address cannot be used.
@@ -139,10 +141,10 @@ class EmbeddedApiServer:
         self._listener = _Listener(self._serve, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(self._listener, shutdown_timeout=_STOP_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self.options.host, self.options.port, ssl_context=self._tls)
+        site = web.TCPSite(self._runner, self.options.host, self._port, ssl_context=self._tls)
         await site.start()
-        host, port = self._runner.addresses[0][:2]
-        self.url = f"{'https' if self._tls else 'http'}://{host}:{port}"
+        host, self._port = self._runner.addresses[0][:2]
+        self.url = f"{'https' if self._tls else 'http'}://{host}:{self._port}"
 
     async def stop(self) -> None:
         """End all watches and stop serving; the objects stay."""
@@ -172,8 +174,9 @@ class EmbeddedApiServer:
             return _json(500, encode(failure.status()))
 
     async def _dispatch(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._authenticate(request)
         path, _, query_text = request.raw_path.partition("?")
+        if not path.startswith(_PUBLIC):
+            self._authenticate(request)
         route = resolve(self.registry.table, path)
         if route is None:
             return self._about(path, request.headers.get("Accept", ""))

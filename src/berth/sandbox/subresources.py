@@ -18,6 +18,7 @@ from berth.sandbox.objects import items, section, with_condition, without
 from berth.sandbox.registry import DeleteOptions, Preconditions, check_storage_preconditions
 from berth.sandbox.selectors import label_selector
 from berth.sandbox.store import encode
+from berth.sandbox.topology import topology_labels
 
 if TYPE_CHECKING:
     from berth.sandbox.registry import Registry
@@ -27,7 +28,6 @@ JsonObject = dict[str, Any]
 
 _BOUND: Final = encode(success(code=201))
 _BUSY_S: Final = 10  # when to ask again for a budget that was not looked at yet
-_TOPOLOGY_LABELS: Final = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
 class PodActions:
@@ -80,7 +80,8 @@ class PodActions:
 
     def _bound(self, pod: JsonObject, metadata: JsonObject, node_name: str) -> JsonObject:
         kept = pod["metadata"]
-        labels = {**section(metadata, "labels"), **self._topology_labels(node_name)}
+        topology = topology_labels(self._registry.store.collection(self._nodes), node_name)
+        labels = {**section(metadata, "labels"), **topology}
         if labels:
             kept = {**kept, "labels": {**section(kept, "labels"), **labels}}
         if annotations := section(metadata, "annotations"):
@@ -89,13 +90,6 @@ class PodActions:
         scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
         status["conditions"] = with_condition(items(status, "conditions"), scheduled, self._registry.now())
         return {**pod, "metadata": kept, "spec": {**pod["spec"], "nodeName": node_name}, "status": status}
-
-    def _topology_labels(self, node_name: str) -> JsonObject:
-        node = self._registry.store.collection(self._nodes).get(("", node_name))
-        if node is None:
-            return {}
-        labels = section(node.obj["metadata"], "labels")
-        return {name: labels[name] for name in _TOPOLOGY_LABELS if name in labels}
 
     def evict(self, call: Call) -> Answer:
         """Delete a pod unless a disruption budget forbids it.

@@ -89,8 +89,7 @@ class Encoder:
 class Watcher:
     """One reader of one collection.
 
-    Raises:
-        ApiError: 410, on construction, if the version asked for is no longer kept.
+    A reader that asks for a version which is no longer kept gets an error event, as from kube-apiserver, and no refusal.
     """
 
     def __init__(self, store: Store, resource: Resource, options: WatchOptions, encoder: Encoder) -> None:
@@ -100,14 +99,15 @@ class Watcher:
         self._encoder = encoder
         self._changed = asyncio.Event()
         self._stopped = False
-        self._seen = store.version if options.initial or options.version is None else options.version
-        if options.initial or options.version is None:
-            self._position = self._collection.end()
-        else:
+        self._seen = store.version
+        self._position = self._collection.end()
+        self._refusal: errors.ApiError | None = None
+        if options.version is not None and not options.initial:
+            self._seen = options.version
             try:
                 self._position = self._collection.position_after(options.version)
             except ExpiredError as error:
-                raise errors.expired(str(error)) from error
+                self._refusal = errors.expired(str(error))
 
     def first_lines(self) -> bytes:
         """The current state, if it was asked for."""
@@ -178,6 +178,9 @@ class Watcher:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._options.timeout_s
         next_bookmark = loop.time() + self._options.bookmark_every_s
+        if self._refusal is not None:
+            await response.write(watch_line("ERROR", encode(self._refusal.status())))
+            return
         if lines := self.first_lines():
             await response.write(lines)
         while not self._stopped and loop.time() < end:

@@ -33,7 +33,7 @@ from berth.framework.run import run_unreserve
 from berth.framework.status import SUCCESS, Status, error
 from berth.queueing.changes import detect_node_changes, detect_pod_changes
 from berth.queueing.entries import QueuedPodInfo
-from berth.queueing.queue import SchedulingQueue
+from berth.queueing.queue import QueueError, SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
 from berth.scheduling.instructions import Bind, Drop, Instruction, Report
@@ -125,12 +125,12 @@ class Engine:
         if old.uid != new.uid:
             self.pod_deleted(old)
             self.pod_added(new)
-        elif old.spec.node_name:
+        elif old.spec.node_name and self.cluster.placed(new.uid) is not None:
             self._recount_pod(new)
             spent_s = self._now() - start_s
             for event in self._pod_events(old, new):
                 self._move(event, old, new, spent_s=spent_s)
-        elif new.spec.node_name:
+        elif new.spec.node_name:  # it was bound, or its versions before were malformed
             self._count_pod(new)
             if old.spec.scheduler_name in self.profiles:
                 self.queue.delete(old)
@@ -158,11 +158,19 @@ class Engine:
 
     def node_updated(self, old: Node, new: Node) -> None:
         """A node changed; *old* is its version before."""
+        if self.cluster.table.row_of(new.metadata.name) is None:  # the versions before were malformed
+            self.node_added(new)
+            return
         start_s = self._now()
         if not self._set_node(new):
             return
         spent_s = self._now() - start_s
-        for event in detect_node_changes(old, new, self._features.gates):
+        try:
+            events = detect_node_changes(old, new, self._features.gates)
+        except QuantityError:  # *old* was malformed, so what changed since the last good version is not known
+            self._move(NODE_ADD, None, new, spent_s=spent_s)
+            return
+        for event in events:
             self._move(event, old, new, spent_s=spent_s)
 
     def node_deleted(self, node: Node) -> None:
@@ -307,7 +315,7 @@ class Engine:
             self.queue.done(pod.uid)
         else:
             queued.info = queued.info.next(now)
-            self.queue.add_unschedulable_if_not_present(queued)
+            self._requeue(queued)
             self.queue.nominator.add(queued.info, failure.nominated_node_name)
         return Report(
             pod=now or pod,
@@ -316,6 +324,12 @@ class Engine:
             message=failure.status.message,
             nominated_node_name=failure.nominated_node_name,
         )
+
+    def _requeue(self, queued: QueuedPodInfo) -> None:
+        try:
+            self.queue.add_unschedulable_if_not_present(queued)
+        except QueueError as fault:  # it was given up while it was bound, and has changed since
+            _log.warning("an attempt failed: %s", fault)
 
     # -- keeping count --------------------------------------------------------------------------------------------
 

@@ -154,7 +154,6 @@ def _spread(offered: Grid, taken: Grid) -> NDArray[np.float64]:
     highest = np.where(counted, used, -np.inf).max(axis=0, initial=-np.inf)
     lowest = np.where(counted, used, np.inf).min(axis=0, initial=np.inf)
     spread: NDArray[np.float64] = np.where(number == _PAIR, (highest - lowest) / 2, deviation)
-    spread[number < _PAIR] = 0.0
     return spread
 
 

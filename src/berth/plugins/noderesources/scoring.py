@@ -19,7 +19,7 @@ from berth.cluster.columns import Rows
 from berth.cluster.nodes import NodeTable
 from berth.framework.plugin_args import CPU_AND_MEMORY, ResourceSpec
 
-FEW: Final = 4  # rows up to which plain numbers beat arrays
+FEW: Final = 8  # rows up to which plain numbers beat arrays
 
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _USUAL: Final = (CPU, MEMORY)  # the first rows of the table's columns, and the only ones of its `non_zero`
