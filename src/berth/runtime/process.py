@@ -148,7 +148,8 @@ class Process:
             LeadershipLostError: another replica leads now.
         """
         self._others = await self._watch_lookups()
-        informers = [self._inform(each) for each in (self._pods, self._nodes, *self._others)]
+        reflectors: list[Reflector[Any]] = [self._pods, self._nodes, *self._others]
+        informers = [self._inform(each) for each in reflectors]
         background = [asyncio.create_task(part) for part in (*others, self._recorder.run(), *informers)]
         leading = asyncio.create_task(self._lead())
         ends = [asyncio.create_task(stop.wait()), asyncio.create_task(self._faulty.wait())]
