@@ -178,6 +178,8 @@ class Cluster:
         total = int(self.table.pod_count.sum())
         if total != len(self._placed):
             raise CacheError(f"{total} pods are counted on nodes, {len(self._placed)} are known")
+        if faults := self.table.relation_faults():
+            raise CacheError("; ".join(faults))
 
     def _place(self, info: PodInfo, node_name: str, *, assumed: bool) -> None:
         self.table.add_pod(info, node_name)

@@ -14,11 +14,13 @@ from berth.framework.registry import Factory, Registry
 from berth.plugins.default_binder import DefaultBinder
 from berth.plugins.image_locality import ImageLocality
 from berth.plugins.node_affinity import NodeAffinity
+from berth.plugins.node_declared_features import NodeDeclaredFeatures
 from berth.plugins.node_name import NodeName, make_node_name
 from berth.plugins.node_ports import NodePorts
 from berth.plugins.node_unschedulable import NodeUnschedulable, make_node_unschedulable
 from berth.plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocation
 from berth.plugins.noderesources.fit import NodeResourcesFit
+from berth.plugins.pod_topology_spread.plugin import PodTopologySpread
 from berth.plugins.priority_sort import PrioritySort
 from berth.plugins.scheduling_gates import SchedulingGates
 from berth.plugins.taint_toleration import TaintToleration, make_taint_toleration
@@ -39,11 +41,13 @@ IN_TREE: Final = Registry(
         DefaultBinder.name: _without_arguments(DefaultBinder),
         ImageLocality.name: _without_arguments(ImageLocality),
         NodeAffinity.name: NodeAffinity,
+        NodeDeclaredFeatures.name: _without_arguments(NodeDeclaredFeatures),
         NodeName.name: _without_arguments(make_node_name),
         NodePorts.name: _without_arguments(NodePorts),
         NodeResourcesBalancedAllocation.name: NodeResourcesBalancedAllocation,
         NodeResourcesFit.name: NodeResourcesFit,
         NodeUnschedulable.name: _without_arguments(make_node_unschedulable),
+        PodTopologySpread.name: PodTopologySpread,
         PrioritySort.name: _without_arguments(lambda _: PrioritySort()),
         SchedulingGates.name: _without_arguments(SchedulingGates),
         TaintToleration.name: _without_arguments(make_taint_toleration),
