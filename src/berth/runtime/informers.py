@@ -26,6 +26,13 @@ WATCHED: Final[Mapping[str, tuple[str, str]]] = {
     kinds.REPLICATION_CONTROLLER.name: ("v1", "replicationcontrollers"),
     kinds.REPLICA_SET.name: ("apps/v1", "replicasets"),
     kinds.STATEFUL_SET.name: ("apps/v1", "statefulsets"),
+    kinds.PERSISTENT_VOLUME.name: ("v1", "persistentvolumes"),
+    kinds.PERSISTENT_VOLUME_CLAIM.name: ("v1", "persistentvolumeclaims"),
+    kinds.STORAGE_CLASS.name: ("storage.k8s.io/v1", "storageclasses"),
+    kinds.CSI_NODE.name: ("storage.k8s.io/v1", "csinodes"),
+    kinds.CSI_DRIVER.name: ("storage.k8s.io/v1", "csidrivers"),
+    kinds.CSI_STORAGE_CAPACITY.name: ("storage.k8s.io/v1", "csistoragecapacities"),
+    kinds.VOLUME_ATTACHMENT.name: ("storage.k8s.io/v1", "volumeattachments"),
 }
 
 
