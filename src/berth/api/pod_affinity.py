@@ -11,7 +11,7 @@ Source: k8s staging/src/k8s.io/kube-scheduler/framework/types.go, ``AffinityTerm
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
+from enum import Enum
 from functools import lru_cache
 from typing import Final
 
@@ -23,12 +23,12 @@ _NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class TermKind(Enum):
-    """Which of the four lists a term is from."""
+    """Which of the four lists a term is from; the values are what messages call them."""
 
-    REQUIRED_AFFINITY = auto()
-    REQUIRED_ANTI_AFFINITY = auto()
-    PREFERRED_AFFINITY = auto()
-    PREFERRED_ANTI_AFFINITY = auto()
+    REQUIRED_AFFINITY = "requiredAffinityTerms"
+    REQUIRED_ANTI_AFFINITY = "requiredAntiAffinityTerms"
+    PREFERRED_AFFINITY = "preferredAffinityTerms"
+    PREFERRED_ANTI_AFFINITY = "preferredAntiAffinityTerms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class PodAffinityTerms:
         preferred: preferred affinity, with weights.
         preferred_anti: preferred anti-affinity, with weights.
         carried: all of them, as they are counted.
-        faults: what is wrong with lists that cannot be parsed, each with the name of the list in front.
+        faults: what is wrong with lists that cannot be parsed.
     """
 
     required: tuple[AffinityTerm, ...] = ()
@@ -100,7 +100,7 @@ class PodAffinityTerms:
     preferred: tuple[tuple[int, AffinityTerm], ...] = ()
     preferred_anti: tuple[tuple[int, AffinityTerm], ...] = ()
     carried: tuple[CarriedTerm, ...] = ()
-    faults: tuple[str, ...] = ()
+    faults: tuple[tuple[TermKind, SelectorError], ...] = ()
 
 
 NO_TERMS: Final = PodAffinityTerms()
@@ -132,22 +132,26 @@ _NONE: Final = PodAffinity()
 
 @lru_cache(maxsize=_REMEMBERED)
 def _compiled(affinity: PodAffinity, anti_affinity: PodAffinity, namespace: str) -> PodAffinityTerms:
-    faults: list[str] = []
-    required = _list(_plain(affinity), namespace, "requiredAffinityTerms", faults)
-    required_anti = _list(_plain(anti_affinity), namespace, "requiredAntiAffinityTerms", faults)
-    preferred = _list(_weighted(affinity), namespace, "preferredAffinityTerms", faults)
-    preferred_anti = _list(_weighted(anti_affinity), namespace, "preferredAntiAffinityTerms", faults)
+    terms: dict[TermKind, tuple[tuple[int, AffinityTerm], ...]] = dict.fromkeys(TermKind, ())
+    faults = []
+    for kind, wire in (
+        (TermKind.REQUIRED_AFFINITY, _plain(affinity)),
+        (TermKind.REQUIRED_ANTI_AFFINITY, _plain(anti_affinity)),
+        (TermKind.PREFERRED_AFFINITY, affinity.preferred_during_scheduling_ignored_during_execution),
+        (TermKind.PREFERRED_ANTI_AFFINITY, anti_affinity.preferred_during_scheduling_ignored_during_execution),
+    ):
+        try:
+            terms[kind] = tuple(
+                (each.weight, compile_affinity_term(each.pod_affinity_term, namespace)) for each in wire
+            )
+        except SelectorError as fault:
+            faults.append((kind, fault))
     return PodAffinityTerms(
-        required=tuple(term for _, term in required),
-        required_anti=tuple(term for _, term in required_anti),
-        preferred=preferred,
-        preferred_anti=preferred_anti,
-        carried=(
-            *(CarriedTerm(TermKind.REQUIRED_AFFINITY, term, weight) for weight, term in required),
-            *(CarriedTerm(TermKind.REQUIRED_ANTI_AFFINITY, term, weight) for weight, term in required_anti),
-            *(CarriedTerm(TermKind.PREFERRED_AFFINITY, term, weight) for weight, term in preferred),
-            *(CarriedTerm(TermKind.PREFERRED_ANTI_AFFINITY, term, weight) for weight, term in preferred_anti),
-        ),
+        required=tuple(term for _, term in terms[TermKind.REQUIRED_AFFINITY]),
+        required_anti=tuple(term for _, term in terms[TermKind.REQUIRED_ANTI_AFFINITY]),
+        preferred=terms[TermKind.PREFERRED_AFFINITY],
+        preferred_anti=terms[TermKind.PREFERRED_ANTI_AFFINITY],
+        carried=tuple(CarriedTerm(kind, term, weight) for kind in TermKind for weight, term in terms[kind]),
         faults=tuple(faults),
     )
 
@@ -155,20 +159,6 @@ def _compiled(affinity: PodAffinity, anti_affinity: PodAffinity, namespace: str)
 def _plain(affinity: PodAffinity) -> tuple[WeightedPodAffinityTerm, ...]:
     terms = affinity.required_during_scheduling_ignored_during_execution
     return tuple(WeightedPodAffinityTerm(weight=1, pod_affinity_term=term) for term in terms)
-
-
-def _weighted(affinity: PodAffinity) -> tuple[WeightedPodAffinityTerm, ...]:
-    return affinity.preferred_during_scheduling_ignored_during_execution
-
-
-def _list(
-    terms: tuple[WeightedPodAffinityTerm, ...], namespace: str, name: str, faults: list[str]
-) -> tuple[tuple[int, AffinityTerm], ...]:
-    try:
-        return tuple((each.weight, compile_affinity_term(each.pod_affinity_term, namespace)) for each in terms)
-    except SelectorError as fault:
-        faults.append(f"{name}: {fault}")
-        return ()
 
 
 def compile_affinity_term(term: PodAffinityTerm, namespace: str) -> AffinityTerm:
