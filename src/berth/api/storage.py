@@ -28,6 +28,11 @@ SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 LEGACY_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 
+ZONE: Final = "topology.kubernetes.io/zone"
+REGION: Final = "topology.kubernetes.io/region"
+OLD_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
+OLD_REGION: Final = "failure-domain.beta.kubernetes.io/region"
+
 WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 STORAGE: Final = "storage"  # the resource that claims ask for and volumes have

@@ -27,6 +27,7 @@ from berth.cluster.columns import Amounts, CodedColumn, Mask, Rows, grown
 from berth.cluster.images import ImageTable
 from berth.cluster.podcounts import PodCounts
 from berth.cluster.pods import HostPort, PodInfo
+from berth.cluster.volumes import VolumeUse
 from berth.cluster.zones import ZoneOrder
 
 CPU_INDEX: Final = 0  # thousandths of a core
@@ -54,6 +55,7 @@ class NodeTable:
         layout: grows whenever a node comes or goes, or its labels or taints change.
         pod_counts: how many pods of which labels are on which row.
         carried_terms: which terms of pod affinity the pods on which row carry.
+        volumes: which pods with volumes are on which row.
     """
 
     def __init__(self) -> None:
@@ -73,6 +75,7 @@ class NodeTable:
         self.layout = 0
         self.pod_counts = PodCounts(self._capacity)
         self.carried_terms = CarriedTerms(self._capacity)
+        self.volumes = VolumeUse()
         self._labels: dict[str, CodedColumn[str | None]] = {}
         self._nodes: list[Node | None] = []
         self._names: list[NodeName] = []
@@ -142,7 +145,7 @@ class NodeTable:
     def relation_faults(self) -> list[str]:
         """In what the counts that rules between pods rest on differ from the pods that are there."""
         pods = [(row, info) for row, on_row in enumerate(self._pods) for info in on_row.values()]
-        return [*self.pod_counts.faults(pods), *self.carried_terms.faults(pods)]
+        return [*self.pod_counts.faults(pods), *self.carried_terms.faults(pods), *self.volumes.faults(pods)]
 
     def resource_index(self, name: str) -> int | None:
         """The first axis of ``allocatable`` and ``requested`` for a resource; None if no node or pod ever named it."""
@@ -232,6 +235,8 @@ class NodeTable:
         self._count(row, taken, non_zero, 1)
         self.pod_counts.add(row, info)
         self.carried_terms.add(row, info.affinity_terms.carried)
+        if info.volumes:
+            self.volumes.add(row, info)
         for port in info.host_ports:
             ports = self._ports.setdefault(row, {})
             ports[port] = ports.get(port, 0) + 1
@@ -249,6 +254,8 @@ class NodeTable:
         self._count(row, info.taken, info.taken_non_zero, -1)
         self.pod_counts.remove(row, info)
         self.carried_terms.remove(row, info.affinity_terms.carried)
+        if info.volumes:
+            self.volumes.remove(row, info)
         for port in info.host_ports:
             self._release_port(row, port)
         self._release_if_empty(row)
@@ -276,6 +283,8 @@ class NodeTable:
         if info.affinity_terms is not before.affinity_terms:
             self.carried_terms.remove(row, before.affinity_terms.carried)
             self.carried_terms.add(row, info.affinity_terms.carried)
+        if info.volumes != before.volumes:
+            self._swap_volumes(row, before, info)
         return True
 
     @contextmanager
@@ -289,6 +298,12 @@ class NodeTable:
             yield
         finally:
             self._log.rewind(mark)
+
+    def _swap_volumes(self, row: int, before: PodInfo, info: PodInfo) -> None:
+        if before.volumes:
+            self.volumes.remove(row, before)
+        if info.volumes:
+            self.volumes.add(row, info)
 
     def _count(self, row: int, taken: dict[str, int], non_zero: tuple[int, int], sign: int) -> None:
         for name, many in taken.items():

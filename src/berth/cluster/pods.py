@@ -14,7 +14,7 @@ import msgspec
 
 from berth.api.meta import PodKey, PodUid
 from berth.api.node_affinity import RequiredNodeAffinity, compile_node_selector
-from berth.api.pod import Pod
+from berth.api.pod import Pod, Volume
 from berth.api.pod_affinity import PodAffinityTerms, pod_affinity_terms
 from berth.api.requests import (
     CONTAINERS_ONLY,
@@ -168,6 +168,11 @@ class PodInfo:
     def host_ports(self) -> tuple[HostPort, ...]:
         """The ports of the node that the pod takes."""
         return host_ports(self.pod)
+
+    @cached_property
+    def volumes(self) -> tuple[Volume, ...]:
+        """The volumes that rules about storage look at: claims and disks."""
+        return tuple(volume for volume in self.pod.spec.volumes if volume.is_storage)
 
     @cached_property
     def required_node_affinity(self) -> RequiredNodeAffinity:

@@ -203,8 +203,11 @@ class Algorithm:
 
     def _judge_cluster_wide(self, whole: Verdicts, state: CycleState, pod: PodInfo) -> Verdicts:
         """The verdicts once the filters that look beyond a node have been asked, each in its place."""
+        asked = [placed for placed in self._classes.cluster_filters if placed[1].name not in state.skip_filter]
+        if not asked:
+            return whole
         whole = whole.copy()
-        for placed in self._classes.cluster_filters:
+        for placed in asked:
             rows = self._table.live_rows()
             before = whole[rows]
             # A node that an earlier plugin rejected is not asked about; one that a later plugin rejected is.
