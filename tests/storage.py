@@ -47,6 +47,7 @@ from berth.api.storage import (
     VolumeNodeResources,
 )
 from berth.cluster import kinds
+from berth.cluster.objects import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 WAIT = "WaitForFirstConsumer"
 IMMEDIATE = "Immediate"
-KIND_OF = {kind.type: kind for kind in kinds.ALL}
+KIND_OF: dict[type, Kind[Any]] = {kind.type: kind for kind in kinds.ALL}
 
 
 def with_objects(cluster: Cluster, *objects: Any) -> Cluster:

@@ -87,6 +87,7 @@ class AzureDiskVolumeSource(ApiStruct, frozen=True):
     """A disk of Microsoft's cloud."""
 
     disk_uri: str = msgspec.field(default="", name="diskURI")
+    kind: str | None = None
 
 
 class AzureFileVolumeSource(ApiStruct, frozen=True):

@@ -19,6 +19,7 @@ from berth.plugins.node_declared_features import NodeDeclaredFeatures
 from berth.plugins.node_name import NodeName, make_node_name
 from berth.plugins.node_ports import NodePorts
 from berth.plugins.node_unschedulable import NodeUnschedulable, make_node_unschedulable
+from berth.plugins.node_volume_limits import NodeVolumeLimits
 from berth.plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocation
 from berth.plugins.noderesources.fit import NodeResourcesFit
 from berth.plugins.pod_topology_spread.plugin import PodTopologySpread
@@ -51,6 +52,7 @@ IN_TREE: Final = Registry(
         NodeResourcesBalancedAllocation.name: NodeResourcesBalancedAllocation,
         NodeResourcesFit.name: NodeResourcesFit,
         NodeUnschedulable.name: _without_arguments(make_node_unschedulable),
+        NodeVolumeLimits.name: _without_arguments(NodeVolumeLimits),
         PodTopologySpread.name: PodTopologySpread,
         PrioritySort.name: _without_arguments(lambda _: PrioritySort()),
         SchedulingGates.name: _without_arguments(SchedulingGates),

@@ -8,6 +8,7 @@ Source: k8s client-go listers (texts); pkg/scheduler/framework/plugins/*/, ``isS
 from collections.abc import Hashable
 from typing import Any, Final
 
+from berth.api.pod import Pod
 from berth.api.storage import PersistentVolumeClaim
 from berth.cluster.pods import PodInfo
 from berth.cluster.volumes import claims_of
@@ -35,6 +36,21 @@ def volume_not_found(name: str) -> str:
 def class_not_found(name: str) -> str:
     """What is said about a storage class that does not exist."""
     return f'storageclass.storage.k8s.io "{name}" not found'
+
+
+def owns(pod: Pod, claim: PersistentVolumeClaim) -> bool:
+    """Whether a claim was made for *pod*.
+
+    Source:
+        k8s component-helpers/storage/ephemeral/ephemeral.go, ``VolumeIsForPod``.
+    """
+    controller = next((owner for owner in claim.metadata.owner_references if owner.controller), None)
+    return controller is not None and controller.uid == pod.uid
+
+
+def not_owner(pod: Pod, claim: PersistentVolumeClaim) -> str:
+    """What is said about a claim that was made for another pod than *pod*."""
+    return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
 
 
 def hint_for_named_claim(pod: PodInfo, old: Any, new: Any) -> Hint:
