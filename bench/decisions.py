@@ -3,8 +3,8 @@
     python -m bench.decisions --nodes 1000 --bound 1000 10000 100000
 
 For each kind of pod the same nodes are filled with more and more pods, which are spread evenly and whose labels the
-rules of the pod look at; then some pods are decided and placed.  The figures are CPU time of one decision (the lowest decile),
-its ratio to that of a plain pod beside as many bound pods, and to that of the same kind beside the fewest.
+rules of the pod look at; then some pods are decided and placed.  The figures are CPU time of one decision (the lowest
+decile), its ratio to that of a plain pod beside as many bound pods, and to that of the same kind beside the fewest.
 """
 
 from __future__ import annotations
@@ -144,8 +144,9 @@ def measure(kind: Kind, nodes: int, bound: int, decisions: int) -> float:
         start = time.process_time_ns()
         outcome = run_cycle(algorithm, cluster, info, 1)
         spent.append(time.process_time_ns() - start)
-        if isinstance(outcome, Failure):
-            raise RuntimeError(f"pod {info.key} was not placed: {outcome.status.message}")
+        match outcome:
+            case Failure():
+                raise RuntimeError(f"pod {info.key} was not placed: {outcome.status.message}")
     return statistics.quantiles(spent, n=10)[0] / 1000
 
 

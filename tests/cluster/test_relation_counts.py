@@ -72,7 +72,7 @@ AFFINITIES = (
     Affinity(pod_affinity=a_term(labelled(app="web"), "rack"), pod_anti_affinity=a_term(where("tier", "Exists"))),
     Affinity(pod_anti_affinity=a_term(LabelSelector(), "zone", labelled(team="a"))),
 )
-LABELS = ({}, {"app": "web"}, {"app": "web", "tier": "x"}, {"app": "db", "tier": "y"})
+LABELS: tuple[dict[str, str], ...] = ({}, {"app": "web"}, {"app": "web", "tier": "x"}, {"app": "db", "tier": "y"})
 
 
 def a_version(number: int, namespace: str, labels: int, affinity: int, *, terminating: bool, on: str) -> Pod:
