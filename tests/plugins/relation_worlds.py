@@ -133,7 +133,7 @@ class RelationMaker(Maker):
         present = [key for key in KEYS if key != HOSTNAME and self.one(*[True] * 11, False)]
         labels = {key: self.one("1", "2", "3") for key in present}
         if self.one(*[False] * 9, True):
-            labels["rack"] = ""
+            labels[self.one("rack", KEYS[0])] = ""
         return a_node(
             "n",
             labels=labels,

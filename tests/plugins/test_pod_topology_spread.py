@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 from tests.builders import a_cluster, a_handle, a_node, a_pod, a_term, an_affinity, rows_of
-from tests.plugins.judging import hinted, judged, pre_filtered, scored
+from tests.plugins.judging import judged, pre_filtered, scored
+from tests.plugins.spread_builders import BAR, FAULTY, FOO, HOSTNAME, RACK, ZONE, a_waiting_pod, evenly, some
 
 from berth.api.meta import ObjectMeta, OwnerReference
 from berth.api.node import Taint
 from berth.api.pod import Toleration, TopologySpreadConstraint
-from berth.api.selectors import LabelSelector, SelectorRequirement
+from berth.api.selectors import LabelSelector
 from berth.api.workloads import (
     PlainSelectorSpec,
     ReplicaSet,
@@ -23,7 +24,6 @@ from berth.api.workloads import (
 )
 from berth.cluster.kinds import REPLICA_SET, REPLICATION_CONTROLLER, SERVICE, STATEFUL_SET
 from berth.framework.cycle_state import CycleState, StateNotFoundError
-from berth.framework.events import Action, ClusterEvent, Hint, HintError, Resource
 from berth.framework.plugin_args import PodTopologySpreadArgs
 from berth.framework.status import SKIP, SUCCESS, Code, PluginError, Status, unresolvable, unschedulable
 from berth.plugins.pod_topology_spread.plugin import PodTopologySpread
@@ -34,37 +34,10 @@ if TYPE_CHECKING:
     from berth.api.pod import Pod
     from berth.cluster.cache import Cluster
 
-ZONE, HOSTNAME, RACK = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "rack"
 UNEVEN = unschedulable("node(s) didn't match pod topology spread constraints")
 NO_LABEL = unresolvable("node(s) didn't match pod topology spread constraints (missing required label)")
 OK, U, UU = SUCCESS, UNEVEN, NO_LABEL
-FOO = LabelSelector(match_expressions=(SelectorRequirement(key="foo", operator="Exists"),))
-BAR = LabelSelector(match_expressions=(SelectorRequirement(key="bar", operator="Exists"),))
-FAULTY = LabelSelector(match_labels={"foo": "{{.bad-value.}}"})
 ZONES = {"a": "z1", "b": "z1", "x": "z2", "y": "z2"}
-
-
-def evenly(
-    key: str = ZONE, skew: int = 1, selector: LabelSelector | None = FOO, *, soft: bool = False, **other: Any
-) -> TopologySpreadConstraint:
-    return TopologySpreadConstraint(
-        max_skew=skew,
-        topology_key=key,
-        when_unsatisfiable="ScheduleAnyway" if soft else "DoNotSchedule",
-        label_selector=selector,
-        **other,
-    )
-
-
-def a_waiting_pod(*constraints: TopologySpreadConstraint, labels: Mapping[str, str] | None = None, **other: Any) -> Pod:
-    spec = {"topology_spread_constraints": constraints, **other.pop("spec", {})}
-    return a_pod("waiting", labels={"foo": ""} if labels is None else labels, spec=spec, **other)
-
-
-def some(number: int, on: str, labels: Sequence[str] = ("foo",), **other: Any) -> list[Pod]:
-    """Pods with these labels on a node."""
-    kind = "-".join([*labels, other.get("namespace", ""), "gone" if other.get("metadata") else ""])
-    return [a_pod(f"{on}-{kind}-{i}", on=on, labels=dict.fromkeys(labels, ""), **other) for i in range(number)]
 
 
 def a_cluster_of(
@@ -316,6 +289,12 @@ def test_the_built_in_constraints_overlook_missing_labels_and_given_ones_do_not(
     assert scored(spreading(cluster, given), cluster, a_waiting_pod()) == [0, 0, 100, 0]
 
 
+def test_no_zone_and_a_zone_without_a_name_are_one_domain() -> None:
+    nodes = [a_node("none"), a_node("empty", labels={ZONE: ""}), a_node("named", labels={ZONE: "z"})]
+    cluster = with_service(a_cluster(nodes, some(3, "none")), {"foo": ""})
+    assert scored(spreading(cluster), cluster, a_waiting_pod()) == [100, 0, 50]
+
+
 def test_given_hard_constraints_reject() -> None:
     cluster = with_service(a_cluster_of(per_node(1, 0, 0, 0)), {"foo": ""})
     given = PodTopologySpreadArgs(defaulting_type="List", default_constraints=(evenly(selector=None),))
@@ -388,96 +367,6 @@ def test_the_selectors_of_all_services_of_a_pod_are_joined() -> None:
     assert scores[2] < 100
 
 
-# -- hints -------------------------------------------------------------------------------------------------------------
-
-ADD = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
-DELETE = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
-RELABEL = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_LABEL)
-OWN_LABEL = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL)
-OWN_TOLERATION = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
-NODE = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
-TAINTED = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
-NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
-NODE_DELETE = ClusterEvent(Resource.NODE, Action.DELETE)
-
-WAITING = a_waiting_pod(evenly(), evenly(RACK))
-HONORING = a_waiting_pod(evenly(node_taints_policy="Honor"))
-MATCHING, OTHER = a_pod("m", on="a", labels={"foo": "1"}), a_pod("m", on="a", labels={"baz": ""})
-BOTH = a_node("n", labels={ZONE: "z1", RACK: "1"})
-TOLERANT = Toleration(key="team", operator="Exists")
-
-
-def own(pod: Pod, labels: Mapping[str, str] | None = None, *, tolerant: bool = False) -> Pod:
-    metadata = pod.metadata if labels is None else replace(pod.metadata, labels=dict(labels))
-    return replace(pod, metadata=metadata, spec=replace(pod.spec, tolerations=(TOLERANT,) if tolerant else ()))
-
-
-HINTS: Mapping[str, tuple[Pod, ClusterEvent, Any, Any, Hint]] = {
-    "a matching pod came": (WAITING, ADD, None, MATCHING, Hint.QUEUE),
-    "another pod came": (WAITING, ADD, None, OTHER, Hint.SKIP),
-    "a matching pod without a node came": (WAITING, ADD, None, a_pod("m", labels={"foo": ""}), Hint.SKIP),
-    "a matching pod of another namespace came": (
-        WAITING, ADD, None, a_pod("m", on="a", namespace="other", labels={"foo": ""}), Hint.SKIP,
-    ),
-    "a matching pod went": (WAITING, DELETE, MATCHING, None, Hint.QUEUE),
-    "a matching pod went that was promised a node": (
-        WAITING, DELETE, a_pod("m", nominated="a", labels={"foo": ""}), None, Hint.QUEUE,
-    ),
-    "another pod went": (WAITING, DELETE, OTHER, None, Hint.SKIP),
-    "a pod began to match": (WAITING, RELABEL, OTHER, MATCHING, Hint.QUEUE),
-    "a pod ceased to match": (WAITING, RELABEL, MATCHING, OTHER, Hint.QUEUE),
-    "a pod matches in another way": (
-        WAITING, RELABEL, MATCHING, a_pod("m", on="a", labels={"foo": "2"}), Hint.SKIP,
-    ),
-    "the pod itself matches no more": (WAITING, OWN_LABEL, WAITING, own(WAITING, {"baz": ""}), Hint.QUEUE),
-    "the pod itself has another label": (WAITING, OWN_LABEL, WAITING, own(WAITING, {"foo": "", "x": ""}), Hint.SKIP),
-    "the pod itself tolerates more, and taints are honored": (
-        HONORING, OWN_TOLERATION, HONORING, own(HONORING, tolerant=True), Hint.QUEUE,
-    ),
-    "the pod itself tolerates more, and taints are ignored": (
-        WAITING, OWN_TOLERATION, WAITING, own(WAITING, tolerant=True), Hint.SKIP,
-    ),
-    "a node with all labels came": (WAITING, NODE_ADD, None, BOTH, Hint.QUEUE),
-    "a node with some labels came": (WAITING, NODE_ADD, None, a_node("n", labels={ZONE: "z1"}), Hint.SKIP),
-    "a node with all labels went": (WAITING, NODE_DELETE, BOTH, None, Hint.QUEUE),
-    "a node with some labels went": (WAITING, NODE_DELETE, a_node("n", labels={RACK: "1"}), None, Hint.SKIP),
-    "a node got the last label": (WAITING, NODE, a_node("n", labels={ZONE: "z1"}), BOTH, Hint.QUEUE),
-    "a node lost a label": (WAITING, NODE, BOTH, a_node("n", labels={ZONE: "z1"}), Hint.QUEUE),
-    "a node moved": (WAITING, NODE, BOTH, a_node("n", labels={ZONE: "z2", RACK: "1"}), Hint.QUEUE),
-    "a node has another label": (WAITING, NODE, BOTH, a_node("n", labels={ZONE: "z1", RACK: "1", "x": ""}), Hint.SKIP),
-    "a node moved that lacks a label": (
-        WAITING, NODE, a_node("n", labels={ZONE: "z1"}), a_node("n", labels={ZONE: "z2"}), Hint.SKIP,
-    ),
-    "a node with all labels has other taints": (
-        WAITING, TAINTED, BOTH, replace(BOTH, spec=replace(BOTH.spec, taints=(Taint(key="x"),))), Hint.QUEUE,
-    ),
-    "a node with some labels has other taints": (
-        WAITING, TAINTED, a_node("n", labels={ZONE: "z1"}), a_node("n", labels={ZONE: "z1"}, taints=[Taint(key="x")]),
-        Hint.SKIP,
-    ),
-    "for a pod without constraints, any node came": (a_waiting_pod(), NODE_ADD, None, a_node("n"), Hint.QUEUE),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("pod", "event", "old", "new", "want"), HINTS.values(), ids=HINTS.keys())
-def test_what_may_help_a_rejected_pod(pod: Pod, event: ClusterEvent, old: Any, new: Any, want: Hint) -> None:
-    cluster = a_cluster()
-    assert hinted(spreading(cluster), event, cluster, pod, old, new) is want
-
-
-def test_tolerations_of_assigned_pods_are_told_in_older_versions_only() -> None:
-    event, cluster = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_TOLERATION), a_cluster()
-    arguments = cluster, WAITING, MATCHING, own(MATCHING, tolerant=True)
-    assert hinted(spreading(cluster, minor="1.36"), event, *arguments) is Hint.SKIP
-    assert hinted(spreading(cluster), event, *arguments) is None
-
-
-def test_a_hint_about_a_faulty_selector_cannot_tell() -> None:
-    cluster = a_cluster()
-    with pytest.raises(HintError, match="topology spread constraints"):
-        hinted(spreading(cluster), ADD, cluster, a_waiting_pod(evenly(selector=FAULTY)), None, MATCHING)
-
-
 # -- signatures --------------------------------------------------------------------------------------------------------
 
 
@@ -491,7 +380,7 @@ def test_pods_that_are_judged_apart_are_signed_apart() -> None:
         a_waiting_pod(evenly()),
         a_waiting_pod(evenly(skew=2)),
         a_waiting_pod(evenly(), spec={"affinity": NOT_B}),
-        a_waiting_pod(evenly(), tolerations=[TOLERANT]),
+        a_waiting_pod(evenly(), tolerations=[Toleration(key="team", operator="Exists")]),
         a_waiting_pod(metadata=owned("ReplicaSet")),
     ]
     assert len({plugin.sign(cluster.info(pod)) for pod in pods}) == len(pods)

@@ -44,12 +44,11 @@ class HardState:
         mine, theirs = pod.pod.metadata, other.pod.metadata
         if mine.namespace != theirs.namespace:
             return
-        codes = [int(table.label(each.topology_key).codes[row]) for each in self.constraints]
-        if ABSENT in codes:
-            return
         self.sums = tuple(
-            _moved(sums, code, by) if domains.here[row] and constraint.selector.matches(theirs.labels) else sums
-            for constraint, domains, sums, code in zip(self.constraints, self.domains, self.sums, codes, strict=True)
+            _moved(sums, int(table.label(constraint.topology_key).codes[row]), by)
+            if domains.here[row] and constraint.selector.matches(theirs.labels)
+            else sums
+            for constraint, domains, sums in zip(self.constraints, self.domains, self.sums, strict=True)
         )
 
 

@@ -62,7 +62,7 @@ def soft_state(
         rows: the nodes that are to be scored.
         need_all: whether nodes that lack the label of some constraint are left out.
     """
-    ignored = lacking(table, constraints, rows) if need_all else None
+    ignored = _lacking(table, constraints, rows) if need_all else None
     scored = rows if ignored is None or not np.count_nonzero(ignored) else rows[~ignored]
     domains = finder.of(pod, constraints, need_all=need_all)
     return SoftState(
@@ -73,7 +73,7 @@ def soft_state(
     )
 
 
-def lacking(table: NodeTable, constraints: tuple[Constraint, ...], rows: Rows) -> Mask:
+def _lacking(table: NodeTable, constraints: tuple[Constraint, ...], rows: Rows) -> Mask:
     """bool, shape (len(rows),): where the label of some constraint is missing."""
     mask: Mask = np.zeros(len(rows), dtype=np.bool_)
     for constraint in constraints:
@@ -101,7 +101,7 @@ def _sums(table: NodeTable, pod: PodInfo, constraint: Constraint, domains: Domai
 
 
 def raw_scores(state: SoftState, rows: Rows, table: NodeTable) -> Scores:
-    """int64, shape (len(rows),): weighted pods around each node, little is good; 0 for nodes that are left out."""
+    """int64, shape (len(rows),): weighted pods around each node, little is good; means nothing for nodes left out."""
     total: _Floats = np.zeros(len(rows), dtype=np.float64)
     for constraint, weight, sums in zip(state.constraints, state.weights, state.sums, strict=True):
         codes = table.label(constraint.topology_key).codes[rows]
@@ -113,8 +113,6 @@ def raw_scores(state: SoftState, rows: Rows, table: NodeTable) -> Scores:
             by_domain[ABSENT] = 0.0
             part = by_domain[codes]
         total += part
-    if state.ignored is not None:
-        total[lacking(table, state.constraints, rows)] = 0.0
     return _rounded(total)
 
 
