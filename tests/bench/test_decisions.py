@@ -13,8 +13,7 @@ def test_pods_of_every_kind_are_placed_and_timed(name: str) -> None:
 
 
 def test_the_report_has_a_line_for_each_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    decisions.main(
-        ["--nodes", "20", "--bound", "20", "40", "--decisions", "5", "--kinds", "plain", "required affinity"]
-    )
+    kinds = ["plain", "required affinity"]
+    decisions.main(["--nodes", "20", "--bound", "20", "40", "--decisions", "5", "--kinds", *kinds])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines[3:]] == kinds
