@@ -1,7 +1,7 @@
 """`World`: the cluster of one vector, and what each pod leaves behind in it.
 
-Built from the manifests of a scenario or hint document on the core's own structures.  Objects that are neither pod nor
-node are kept as decoded JSON in `World.others`.
+Built from the manifests of a scenario or hint document on the core's own structures.  Objects of kinds that the core
+does not know are kept as decoded JSON in `World.others`.
 
 A pod goes where the reference put it, never where we would, so that one difference does not spoil the rest.
 """
@@ -16,7 +16,9 @@ from tests.conformance.records import Outcome
 from berth.api.meta import PodKey
 from berth.api.node import Node
 from berth.api.pod import Pod
+from berth.cluster import kinds
 from berth.cluster.cache import Cluster
+from berth.cluster.objects import Kind
 from berth.cluster.pods import PodInfo
 from berth.framework.features import Features
 from berth.queueing.nominator import Nominator
@@ -24,7 +26,12 @@ from berth.runtime.assembly import request_rules
 
 POD: Final = msgspec.json.Decoder(Pod)
 
-_TYPED: Final[dict[str, msgspec.json.Decoder[Any]]] = {"Pod": POD, "Node": msgspec.json.Decoder(Node)}
+_KINDS: Final[dict[str, Kind[Any]]] = {kind.name: kind for kind in kinds.ALL}
+_TYPED: Final[dict[str, msgspec.json.Decoder[Any]]] = {
+    "Pod": POD,
+    "Node": msgspec.json.Decoder(Node),
+    **{kind.name: msgspec.json.Decoder(kind.type) for kind in kinds.ALL},
+}
 _OTHER: Final = msgspec.json.Decoder(dict[str, Any])
 
 _CLAIM: Final = "ResourceClaim"
@@ -48,8 +55,8 @@ _HEAD: Final = msgspec.json.Decoder(_Head)
 
 
 def decoded(kind: str, raw: msgspec.Raw) -> Any:
-    """A manifest as the core knows its kind; as plain JSON where it does not."""
-    return _TYPED.get(kind, _OTHER).decode(raw)
+    """A manifest as the core knows its kind, which may have its group in front; as plain JSON where it does not."""
+    return _TYPED.get(kind.rpartition("/")[2], _OTHER).decode(raw)
 
 
 class World:
@@ -58,7 +65,7 @@ class World:
     Attributes:
         cluster: its nodes, and the pods on them.
         nominator: the waiting pods that were promised a node.
-        others: kind -> "namespace/name" -> manifest, for all other objects.
+        others: kind -> "namespace/name" -> manifest, for objects of kinds that the core does not know.
     """
 
     def __init__(self, objects: Iterable[msgspec.Raw], own: Features) -> None:
@@ -100,6 +107,8 @@ class World:
             self.cluster.set_node(thing)
         elif isinstance(thing, Pod):
             self._add_pod(thing)
+        elif head.kind in _KINDS:
+            self.cluster.objects.put(_KINDS[head.kind], thing)
         else:
             key = f"{head.metadata.namespace}/{head.metadata.name}"
             self.others.setdefault(head.kind, {})[key] = thing

@@ -20,7 +20,15 @@ VERSIONS: Final = tuple(row.minor for row in ROWS)
 PLUGINS_TODAY: Final = frozenset(IN_TREE)
 
 # Group -> how many pods it schedules, in either version; so for the changes of the hint groups below.
-GROUPS_TODAY: Final = {"resources": 580, "taints": 401, "node-affinity": 418, "ports": 321, "images": 273}
+GROUPS_TODAY: Final = {
+    "resources": 580,
+    "taints": 401,
+    "node-affinity": 418,
+    "ports": 321,
+    "images": 273,
+    "spread": 589,
+    "pod-affinity": 590,
+}
 PARTS_TODAY: Final = ("feasible", "nodes", "best")
 CHANGES: Final = {
     "node": 519,
@@ -58,7 +66,14 @@ def test_feasible_nodes_rejections_and_best_nodes_are_those_of_the_reference(ver
 @pytest.mark.parametrize("version", VERSIONS)
 def test_scores_of_every_plugin_that_exists_are_those_of_the_reference(version: str) -> None:
     rows = [row for row in decisions().plugin_rows() if row.version == version and row.plugin in PLUGINS_TODAY]
-    assert {row.plugin for row in rows} >= {"ImageLocality", "NodeAffinity", "NodeResourcesFit", "TaintToleration"}
+    assert {row.plugin for row in rows} >= {
+        "ImageLocality",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeResourcesFit",
+        "PodTopologySpread",
+        "TaintToleration",
+    }
     assert [row for row in rows if row.equal != row.total] == []
 
 
@@ -72,7 +87,14 @@ def test_every_change_is_the_events_that_it_is_in_the_reference(version: str, gr
 @pytest.mark.parametrize("version", VERSIONS)
 def test_hints_of_every_plugin_that_exists_answer_as_in_the_reference(version: str) -> None:
     rows = [row for row in hints().plugin_rows() if row.version == version and row.plugin in PLUGINS_TODAY]
-    assert {row.plugin for row in rows} >= {"NodeAffinity", "NodeName", "NodePorts", "SchedulingGates"}
+    assert {row.plugin for row in rows} >= {
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "PodTopologySpread",
+        "SchedulingGates",
+    }
     unequal = {(row.plugin, row.group): row.total - row.equal for row in rows if row.equal != row.total}
     assert unequal == UNEQUAL_HINTS
 

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from tests.builders import a_cluster, a_handle, a_node, a_pod, a_port, a_term, rows_of
 
+from berth.api.affinity import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from berth.api.node import Taint
-from berth.api.pod import Pod, Toleration
+from berth.api.pod import Pod, Toleration, TopologySpreadConstraint
+from berth.api.selectors import LabelSelector
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import HintError
 from berth.framework.interface import (
@@ -56,6 +58,7 @@ class Case:
         yield a_pod("plain")
         yield demanding_pod()
         yield a_pod("huge", cpu="1000", memory="1Ti", requests={"example.com/gpu": "3"})
+        yield related_pod()
         yield a_pod("pinned", required=[a_term(fields=[("metadata.name", "In", ["n1"])])])
 
 
@@ -73,6 +76,27 @@ def demanding_pod(name: str = "demanding") -> Pod:
     )
 
 
+def related_pod(name: str = "related", on: str = "") -> Pod:
+    """A pod that looks at other pods, and at which they look."""
+    web = LabelSelector(match_labels={"app": "web"})
+    term = PodAffinityTerm(label_selector=web, topology_key="zone")
+    both = PodAffinity(
+        required_during_scheduling_ignored_during_execution=(term,),
+        preferred_during_scheduling_ignored_during_execution=(
+            WeightedPodAffinityTerm(weight=5, pod_affinity_term=term),
+        ),
+    )
+    elsewhere = PodAffinityTerm(label_selector=web, topology_key="disk", namespaces=("elsewhere",))
+    anti = PodAffinity(required_during_scheduling_ignored_during_execution=(elsewhere,))
+    constraints = tuple(
+        TopologySpreadConstraint(max_skew=1, topology_key=key, when_unsatisfiable=action, label_selector=web)
+        for key, action in (("zone", "DoNotSchedule"), ("disk", "ScheduleAnyway"))
+    )
+    affinity = Affinity(pod_affinity=both, pod_anti_affinity=anti)
+    spec = {"affinity": affinity, "topology_spread_constraints": constraints}
+    return a_pod(name, on=on, labels={"app": "web"}, spec=spec)
+
+
 def a_varied_cluster(minor: str) -> Cluster:
     nodes = [
         a_node(
@@ -86,9 +110,8 @@ def a_varied_cluster(minor: str) -> Cluster:
         )
         for i in range(12)
     ]
-    return a_cluster(
-        nodes, [a_pod(f"p{i}", on=f"n{i}", cpu="1", ports=[a_port(80)]) for i in range(0, 12, 3)], minor=minor
-    )
+    pods = [a_pod(f"p{i}", on=f"n{i}", cpu="1", ports=[a_port(80)]) for i in range(0, 12, 3)]
+    return a_cluster(nodes, [*pods, related_pod("r1", "n1"), related_pod("r6", "n6")], minor=minor)
 
 
 EFFECTS = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")

@@ -53,6 +53,8 @@ async def a_server(minor: str = "37") -> AsyncIterator[FakeServer]:
     server.on("GET", "/version", Answer(body={"major": "1", "minor": minor, "gitVersion": f"v1.{minor}.0"}))
     for path in (PODS, NODES):
         server.on("GET", path, Answer(body=a_list()), Answer(chunks=[], stay=True))
+    for path in ("/apis", "/api/v1"):  # which serve nothing that plugins look up
+        server.on("GET", path, Answer(body={}))
     async with server.running():
         yield server
 

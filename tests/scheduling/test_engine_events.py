@@ -11,8 +11,11 @@ from tests.framework.fakes import Permit
 from tests.scheduling.builders import with_metadata
 from tests.scheduling.worlds import World, a_world
 
+from berth.api.meta import ObjectMeta
 from berth.api.node import Taint
-from berth.framework.events import Action, Resource
+from berth.api.workloads import Namespace
+from berth.cluster.kinds import NAMESPACE
+from berth.cluster.objects import Kind
 from berth.framework.status import Code, Status, unschedulable
 
 if TYPE_CHECKING:
@@ -308,7 +311,18 @@ def test_a_new_node_brings_waiting_pods_back() -> None:
 def test_other_objects_bring_waiting_pods_back() -> None:
     world = a_world()
     world.rejected(POD)
-    world.engine.object_changed("foos.v1.example.com", Action.ADD, None, "an object")
+    foo, claim = Kind("Foo", Namespace, "foos.v1.example.com"), Kind("Claim", Namespace, "PersistentVolumeClaim")
+    thing = Namespace(metadata=ObjectMeta(name="thing"))
+    world.engine.object_added(foo, thing)
     assert world.place(POD) == "U"
-    world.engine.object_changed(Resource.PERSISTENT_VOLUME_CLAIM, Action.UPDATE, None, None)
+    world.engine.object_updated(claim, thing, thing)
     assert world.place(POD) == "B"
+
+
+def test_other_objects_are_kept_before_waiting_pods_hear_of_them() -> None:
+    world = a_world()
+    thing = Namespace(metadata=ObjectMeta(name="thing"))
+    world.engine.object_added(NAMESPACE, thing)
+    assert world.cluster.objects.get(NAMESPACE, "thing") is thing
+    world.engine.object_deleted(NAMESPACE, thing)
+    assert world.cluster.objects.get(NAMESPACE, "thing") is None

@@ -316,6 +316,40 @@ def test_a_plugin_that_looks_beyond_a_node_is_asked_in_every_cycle_and_in_its_pl
     assert (early.asked_of(), late.asked_of()) == (ALL, ["n2", "n3"])
 
 
+def test_pods_that_only_cluster_wide_plugins_tell_apart_share_what_others_found() -> None:
+    cluster = cluster_of(*ALL)
+    narrow = Filter("Narrow", cluster, lambda node, _pod: node == "n1", signs=cpu_of)
+    wide = Filter(
+        "Wide",
+        cluster,
+        lambda node, pod: node == pod.pod.metadata.labels["not"],
+        scope=Scope.CLUSTER,
+        signs=lambda pod: pod.label_set,
+    )
+    search = search_of(cluster, narrow, wide)
+    for shunned, feasible, asked in (("n2", ["n3"], ALL), ("n3", ["n2"], []), ("n2", ["n3"], [])):
+        assert search.feasible(a_pod(shunned, labels={"not": shunned})) == feasible
+        assert (narrow.asked_of(), wide.asked_of()) == (asked, ["n2", "n3"])
+
+
+def test_a_cluster_wide_plugin_that_sits_out_or_rejects_nobody_leaves_what_is_kept_as_it_is() -> None:
+    cluster = cluster_of(*ALL)
+    plugin, wide = Full(cluster), SittingWide(cluster)
+    search = search_of(cluster, wide, plugin)
+    for answer in (SUCCESS, SKIP, SUCCESS):
+        wide.answer = answer
+        assert search.feasible() == ALL
+    assert plugin.asked_of() == ALL
+
+
+class SittingWide(PreFilter, Filter):
+    """Looks beyond a node, rejects nobody, and sits out where it is told to."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        Filter.__init__(self, "Wide", cluster, lambda _node, _pod: False, scope=Scope.CLUSTER)
+        PreFilter.__init__(self, "Wide")
+
+
 class Sitting(PreFilter, Full):
     """Sits out where it is told to."""
 

@@ -60,12 +60,107 @@ class PersistentVolumeClaimVolumeSource(ApiStruct, frozen=True):
     read_only: bool = False
 
 
+class EphemeralVolumeSource(ApiStruct, frozen=True):
+    """A volume with a claim that is made for the pod and goes with it."""
+
+
+class CsiVolumeSource(ApiStruct, frozen=True):
+    """A volume that a storage driver makes for the pod, without a claim."""
+
+    driver: str = ""
+
+
+class GcePersistentDiskVolumeSource(ApiStruct, frozen=True):
+    """A disk of Google's cloud."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class ElasticBlockStoreVolumeSource(ApiStruct, frozen=True):
+    """A disk of Amazon's cloud."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class AzureDiskVolumeSource(ApiStruct, frozen=True):
+    """A disk of Microsoft's cloud."""
+
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+    kind: str | None = None
+
+
+class AzureFileVolumeSource(ApiStruct, frozen=True):
+    """A file share of Microsoft's cloud."""
+
+
+class CinderVolumeSource(ApiStruct, frozen=True):
+    """A disk of an OpenStack cloud."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class PortworxVolumeSource(ApiStruct, frozen=True):
+    """A volume of Portworx."""
+
+    volume_id: str = msgspec.field(default="", name="volumeID")
+
+
+class VsphereVolumeSource(ApiStruct, frozen=True):
+    """A disk of a vSphere cluster."""
+
+
+class RbdVolumeSource(ApiStruct, frozen=True):
+    """An image of a Ceph cluster."""
+
+    monitors: tuple[str, ...] = ()
+    image: str = ""
+    pool: str = ""
+    read_only: bool = False
+
+
+class IscsiVolumeSource(ApiStruct, frozen=True):
+    """A disk that is reached by iSCSI."""
+
+    iqn: str = ""
+    read_only: bool = False
+
+
 class Volume(ApiStruct, frozen=True):
-    """A volume of a pod; the sources that the plugins of today look at."""
+    """A volume of a pod; the sources that plugins look at."""
 
     name: str = ""
     image: ImageVolumeSource | None = None
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    csi: CsiVolumeSource | None = None
+    gce_persistent_disk: GcePersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: ElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    azure_file: AzureFileVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
+    vsphere_volume: VsphereVolumeSource | None = None
+    rbd: RbdVolumeSource | None = None
+    iscsi: IscsiVolumeSource | None = None
+
+    @property
+    def is_storage(self) -> bool:
+        """Whether rules about storage look at it: it is a claim, or a disk of some kind."""
+        return bool(
+            self.persistent_volume_claim
+            or self.ephemeral
+            or self.csi
+            or self.gce_persistent_disk
+            or self.aws_elastic_block_store
+            or self.azure_disk
+            or self.azure_file
+            or self.cinder
+            or self.portworx_volume
+            or self.vsphere_volume
+            or self.rbd
+            or self.iscsi
+        )
 
 
 class Toleration(ApiStruct, frozen=True):

@@ -66,6 +66,9 @@ class LabelSelector(ApiStruct, frozen=True):
     match_labels: Labels = {}
     match_expressions: tuple[SelectorRequirement, ...] = ()
 
+    def __hash__(self) -> int:
+        return hash((frozenset(self.match_labels.items()), self.match_expressions))
+
 
 @dataclass(frozen=True, slots=True)
 class Requirement:

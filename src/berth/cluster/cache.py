@@ -14,6 +14,7 @@ from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.requests import RequestRules
 from berth.cluster.nodes import NodeTable
+from berth.cluster.objects import Objects
 from berth.cluster.pods import DEFAULT_RULES, PodInfo
 
 
@@ -41,11 +42,13 @@ class Cluster:
 
     Attributes:
         table: the nodes as columns.
+        objects: everything that is neither pod nor node.
         rules: how requests of placed pods are added up.
     """
 
     def __init__(self, rules: RequestRules = DEFAULT_RULES) -> None:
         self.table = NodeTable()
+        self.objects = Objects()
         self.rules = rules
         self._placed: dict[PodUid, PlacedPod] = {}
         self._assumed: set[PodUid] = set()
@@ -175,6 +178,8 @@ class Cluster:
         total = int(self.table.pod_count.sum())
         if total != len(self._placed):
             raise CacheError(f"{total} pods are counted on nodes, {len(self._placed)} are known")
+        if faults := self.table.relation_faults():
+            raise CacheError("; ".join(faults))
 
     def _place(self, info: PodInfo, node_name: str, *, assumed: bool) -> None:
         self.table.add_pod(info, node_name)

@@ -21,10 +21,13 @@ from berth.api.meta import Labels, NodeName, PodUid
 from berth.api.node import Node, Taint
 from berth.api.quantity import nano_value, wrapped
 from berth.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, amount, is_scalar
+from berth.cluster.carried_terms import CarriedTerms
 from berth.cluster.changelog import ChangeLog, Mark
 from berth.cluster.columns import Amounts, CodedColumn, Mask, Rows, grown
 from berth.cluster.images import ImageTable
+from berth.cluster.podcounts import PodCounts
 from berth.cluster.pods import HostPort, PodInfo
+from berth.cluster.volumes import VolumeUse
 from berth.cluster.zones import ZoneOrder
 
 CPU_INDEX: Final = 0  # thousandths of a core
@@ -49,6 +52,10 @@ class NodeTable:
         images: which images lie where.
         zones: the order for looking at only some of the nodes.
         membership: grows whenever a node comes or goes.
+        layout: grows whenever a node comes or goes, or its labels or taints change.
+        pod_counts: how many pods of which labels are on which row.
+        carried_terms: which terms of pod affinity the pods on which row carry.
+        volumes: which pods with volumes are on which row.
     """
 
     def __init__(self) -> None:
@@ -65,6 +72,10 @@ class NodeTable:
         self.images = ImageTable()
         self.zones = ZoneOrder()
         self.membership = 0
+        self.layout = 0
+        self.pod_counts = PodCounts(self._capacity)
+        self.carried_terms = CarriedTerms(self._capacity)
+        self.volumes = VolumeUse()
         self._labels: dict[str, CodedColumn[str | None]] = {}
         self._nodes: list[Node | None] = []
         self._names: list[NodeName] = []
@@ -131,6 +142,11 @@ class NodeTable:
         taken |= {f"port {port.protocol} {port.ip}:{port.port}": many for port, many in self.ports(row).items()}
         return {what: many for what, many in taken.items() if many}
 
+    def relation_faults(self) -> list[str]:
+        """In what the counts that rules between pods rest on differ from the pods that are there."""
+        pods = [(row, info) for row, on_row in enumerate(self._pods) for info in on_row.values()]
+        return [*self.pod_counts.faults(pods), *self.carried_terms.faults(pods), *self.volumes.faults(pods)]
+
     def resource_index(self, name: str) -> int | None:
         """The first axis of ``allocatable`` and ``requested`` for a resource; None if no node or pod ever named it."""
         return self._resource_index.get(name)
@@ -166,6 +182,9 @@ class NodeTable:
         """
         amounts = {name: nano_value(text) for name, text in node.status.allocatable.items()}
         row = self._row_for(NodeName(node.metadata.name))
+        before = self._nodes[row]
+        if before is None or _shape(before) != _shape(node):
+            self.layout += 1
         self._nodes[row] = node
         if not self.live[row]:
             self.live[row] = True
@@ -191,6 +210,7 @@ class NodeTable:
             raise KeyError(f"node {name} is not found")
         self._nodes[row] = None
         self.live[row] = False
+        self.layout += 1
         self._membership_changed()
         self.allocatable[:, row] = 0
         self.allowed_pods[row] = 0
@@ -213,6 +233,10 @@ class NodeTable:
         row = self._row_for(NodeName(name))
         self._pods[row][info.uid] = info
         self._count(row, taken, non_zero, 1)
+        self.pod_counts.add(row, info)
+        self.carried_terms.add(row, info.affinity_terms.carried)
+        if info.volumes:
+            self.volumes.add(row, info)
         for port in info.host_ports:
             ports = self._ports.setdefault(row, {})
             ports[port] = ports.get(port, 0) + 1
@@ -228,6 +252,10 @@ class NodeTable:
             raise KeyError(f"no corresponding pod {uid} in pods of node {name}")
         info = self._pods[row].pop(uid)
         self._count(row, info.taken, info.taken_non_zero, -1)
+        self.pod_counts.remove(row, info)
+        self.carried_terms.remove(row, info.affinity_terms.carried)
+        if info.volumes:
+            self.volumes.remove(row, info)
         for port in info.host_ports:
             self._release_port(row, port)
         self._release_if_empty(row)
@@ -251,6 +279,12 @@ class NodeTable:
         if not same_spec or _marks(before) != _marks(info):
             self._log.touch(row)
         self._pods[row][info.uid] = info
+        self.pod_counts.swap(row, before, info)
+        if info.affinity_terms is not before.affinity_terms:
+            self.carried_terms.remove(row, before.affinity_terms.carried)
+            self.carried_terms.add(row, info.affinity_terms.carried)
+        if info.volumes != before.volumes:
+            self._swap_volumes(row, before, info)
         return True
 
     @contextmanager
@@ -264,6 +298,12 @@ class NodeTable:
             yield
         finally:
             self._log.rewind(mark)
+
+    def _swap_volumes(self, row: int, before: PodInfo, info: PodInfo) -> None:
+        if before.volumes:
+            self.volumes.remove(row, before)
+        if info.volumes:
+            self.volumes.add(row, info)
 
     def _count(self, row: int, taken: dict[str, int], non_zero: tuple[int, int], sign: int) -> None:
         for name, many in taken.items():
@@ -333,6 +373,8 @@ class NodeTable:
         for name in ("allocatable", "requested", "non_zero", "pod_count", "allowed_pods", "live", "unschedulable"):
             setattr(self, name, grown(getattr(self, name), self._capacity))
         self.taints.grow(self._capacity)
+        self.pod_counts.grow(self._capacity)
+        self.carried_terms.grow(self._capacity)
         for column in self._labels.values():
             column.grow(self._capacity)
 
@@ -341,6 +383,11 @@ def _marks(info: PodInfo) -> tuple[Labels, bool]:
     """What others can tell a pod by, besides its spec: its labels, and whether it is going away."""
     metadata = info.pod.metadata
     return metadata.labels, metadata.deletion_timestamp is not None
+
+
+def _shape(node: Node) -> tuple[Labels, tuple[Taint, ...]]:
+    """What places a node among the others."""
+    return node.metadata.labels, node.spec.taints
 
 
 def _with_more_resources(amounts: Amounts) -> NDArray[np.int64]:

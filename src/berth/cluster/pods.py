@@ -14,7 +14,8 @@ import msgspec
 
 from berth.api.meta import PodKey, PodUid
 from berth.api.node_affinity import RequiredNodeAffinity, compile_node_selector
-from berth.api.pod import Pod
+from berth.api.pod import Pod, Volume
+from berth.api.pod_affinity import PodAffinityTerms, pod_affinity_terms
 from berth.api.requests import (
     CONTAINERS_ONLY,
     CPU,
@@ -31,6 +32,13 @@ from berth.api.requests import (
 
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the address that stands for all of a node's; nothing listens on it here
 DEFAULT_RULES: Final = RequestRules(use_status=True)
+
+
+class LabelSet(NamedTuple):
+    """What selectors of pods look at; rules between pods judge pods alike that are equal in this."""
+
+    namespace: str
+    labels: frozenset[tuple[str, str]]
 
 
 class HostPort(NamedTuple):
@@ -94,7 +102,20 @@ class PodInfo:
         twin = PodInfo(pod, self.rules)
         if pod.spec == self.pod.spec and not may_hold_more(pod) and not may_hold_more(self.pod):
             twin.__dict__.update({name: known for name, known in self.__dict__.items() if name != "pod"})
+            if pod.metadata.labels != self.pod.metadata.labels:
+                twin.__dict__.pop("label_set", None)
         return twin
+
+    @cached_property
+    def label_set(self) -> LabelSet:
+        """The namespace and the labels, hashable."""
+        metadata = self.pod.metadata
+        return LabelSet(metadata.namespace, frozenset(metadata.labels.items()))
+
+    @cached_property
+    def affinity_terms(self) -> PodAffinityTerms:
+        """The terms of pod affinity and anti-affinity, compiled; lists with a faulty one are empty."""
+        return pod_affinity_terms(self.pod.spec.affinity, self.pod.metadata.namespace)
 
     @cached_property
     def asked(self) -> dict[str, int]:
@@ -147,6 +168,11 @@ class PodInfo:
     def host_ports(self) -> tuple[HostPort, ...]:
         """The ports of the node that the pod takes."""
         return host_ports(self.pod)
+
+    @cached_property
+    def volumes(self) -> tuple[Volume, ...]:
+        """The volumes that rules about storage look at: claims and disks."""
+        return tuple(volume for volume in self.pod.spec.volumes if volume.is_storage)
 
     @cached_property
     def required_node_affinity(self) -> RequiredNodeAffinity:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.cluster.columns import Rows
+from berth.cluster.objects import Kind
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Registration
@@ -52,6 +53,14 @@ class QueueSortPlugin(Plugin, Protocol):
 
     def sort_key(self, pod: PodInfo, timestamp_s: float) -> Any:
         """A key that compares less for the pod to be tried earlier; *timestamp_s* is when it was (re-)queued."""
+
+
+@runtime_checkable
+class Lookups(Plugin, Protocol):
+    """Says which objects besides pods and nodes the plugin looks up; only these are watched."""
+
+    def kinds(self) -> Sequence[Kind[Any]]:
+        """The kinds; asked once, when the profile is built."""
 
 
 @runtime_checkable

@@ -16,7 +16,8 @@ from berth.config.options import RunOptions
 from berth.config.types import KubeSchedulerConfiguration
 from berth.config.versions import VersionRow
 from berth.framework.features import Features
-from berth.kube.clock import SYSTEM_CLOCK, Clock
+from berth.kube.clock import SYSTEM_CLOCK, Backoff, Clock
+from berth.kube.discovery import Discovery, discover
 from berth.kube.dispatcher import Dispatcher
 from berth.kube.errors import ForbiddenError, KubeError, UnauthorizedError
 from berth.kube.events import EventRecorder, ObjectRef
@@ -27,7 +28,18 @@ from berth.runtime.assembly import Surroundings, build_engine
 from berth.runtime.binding import ApiBinder, BindingTasks
 from berth.runtime.decisions import DecisionLoop
 from berth.runtime.faults import StartError
-from berth.runtime.informers import NODES, PODS, NodeHandler, PodHandler, lister
+from berth.runtime.informers import (
+    NODES,
+    PODS,
+    NodeHandler,
+    ObjectHandler,
+    PodHandler,
+    group_versions,
+    is_served,
+    lister,
+    looked_up,
+    resource_of,
+)
 from berth.runtime.logs import RepeatedWarnings
 from berth.runtime.measuring import Measured
 from berth.runtime.metrics.instruments import Registry
@@ -40,6 +52,8 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=KubeObject)
 
+_DISCOVERY_FIRST_S: Final = 0.4
+_DISCOVERY_CAP_S: Final = 10.0
 _DRAIN_S: Final = 5.0  # how long placements that are under way may take when the process is asked to stop
 
 
@@ -85,10 +99,12 @@ class Process:
         self._warnings = RepeatedWarnings(_log, monotonic=clock.monotonic)
         self._pods = self._informer(session, PODS, PodHandler(self.engine))
         self._nodes = self._informer(session, NODES, NodeHandler(self.engine))
+        self._session = session
+        self._others: list[Reflector[Any]] = []
         self._metrics = Measured(row, features, registry, stopwatch=clock.monotonic, wall=self._wall_s)
         self._start_fault: StartError | None = None
         self._faulty = asyncio.Event()
-        self._informing = asyncio.Event()
+        self._informing, self._discovered = asyncio.Event(), asyncio.Event()
         self._led = False
         self._elector = self._make_elector(election_session)
         try:
@@ -132,8 +148,8 @@ class Process:
             StartError: we may not read what we have to.
             LeadershipLostError: another replica leads now.
         """
-        parts = (*others, self._recorder.run(), self._inform(self._pods), self._inform(self._nodes))
-        background = [asyncio.create_task(part) for part in parts]
+        informers = (self._inform(self._pods), self._inform(self._nodes), self._inform_lookups())
+        background = [asyncio.create_task(part) for part in (*others, self._recorder.run(), *informers)]
         leading = asyncio.create_task(self._lead())
         ends = [asyncio.create_task(stop.wait()), asyncio.create_task(self._faulty.wait())]
         try:
@@ -175,6 +191,32 @@ class Process:
             on_recovery=self._warnings.recovered,
         )
 
+    async def _inform_lookups(self) -> None:
+        """Follow the kinds that plugins look up, as far as this API server serves them."""
+        await self._informing.wait()
+        kinds = looked_up(self._engine)
+        discovery = await self._discover(group_versions(kinds))
+        for kind in kinds:
+            if is_served(kind, discovery):
+                informer = self._informer(self._session, resource_of(kind), ObjectHandler(self.engine, kind))
+                self._others.append(informer)
+            else:
+                _log.warning("the API server does not serve %s: rules that rest on it do not apply", kind.name)
+        self._discovered.set()
+        async with asyncio.TaskGroup() as group:
+            for informer in self._others:
+                group.create_task(informer.run())
+            await asyncio.Event().wait()  # this goes on as long as the process, informers or not
+
+    async def _discover(self, wanted: Sequence[str]) -> Discovery:
+        backoff = Backoff(initial_s=_DISCOVERY_FIRST_S, cap_s=_DISCOVERY_CAP_S, clock=self._clock)
+        while True:
+            try:
+                return await discover(self._session, wanted)
+            except KubeError as fault:
+                self._on_problem("discovery", fault)
+                await backoff.wait()
+
     async def _inform(self, reflector: Reflector[T]) -> None:
         await self._informing.wait()
         await reflector.run()
@@ -183,8 +225,10 @@ class Process:
         if self.synced:
             return
         self._informing.set()
-        await self._pods.wait_synced()
-        await self._nodes.wait_synced()
+        await self._discovered.wait()
+        # Objects that rules rest on come first, so that no pod is judged before they are known.
+        for informer in (*self._others, self._nodes, self._pods):
+            await informer.wait_synced()
         # What was just read stays for long: a collection that walks over all of it would hold decisions up.
         gc.collect()
         gc.freeze()

@@ -203,16 +203,22 @@ class Algorithm:
 
     def _judge_cluster_wide(self, whole: Verdicts, state: CycleState, pod: PodInfo) -> Verdicts:
         """The verdicts once the filters that look beyond a node have been asked, each in its place."""
-        whole = whole.copy()
-        for placed in self._classes.cluster_filters:
+        asked = [placed for placed in self._classes.cluster_filters if placed[1].name not in state.skip_filter]
+        if not asked:
+            return whole
+        merged = whole
+        for placed in asked:
             rows = self._table.live_rows()
-            before = whole[rows]
-            # A node that an earlier plugin rejected is not asked about; one that a later plugin rejected is.
-            rows = rows[(before == FEASIBLE) | (position_of(before) > placed[0])]
+            before = merged[rows]
+            if np.count_nonzero(before):
+                # A node that an earlier plugin rejected is not asked about; one that a later plugin rejected is.
+                rows = rows[(before == FEASIBLE) | (position_of(before) > placed[0])]
             verdicts = judge((placed,), state, pod, rows)
-            rejected = verdicts > FEASIBLE
-            whole[rows[rejected]] = verdicts[rejected]
-        return whole
+            rejected = verdicts.nonzero()[0]
+            if len(rejected):
+                merged = whole.copy() if merged is whole else merged
+                merged[rows[rejected]] = verdicts[rejected]
+        return merged
 
     def _preferred(self, state: CycleState, pod: PodInfo) -> _Search | None:
         """The one node that the pod was promised, if it fits there; other nodes are then not looked at."""

@@ -16,6 +16,7 @@ from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.quantity import QuantityError
 from berth.cluster.cache import CacheError, Cluster
+from berth.cluster.objects import K, Kind
 from berth.cluster.pods import PodInfo
 from berth.framework.events import (
     ASSIGNED_POD_ADD,
@@ -180,9 +181,26 @@ class Engine:
         except CacheError as fault:
             _log.warning("node deleted: %s", fault)
 
-    def object_changed(self, resource: str, action: Action, old: Any, new: Any) -> None:
-        """Some other object that plugins wait for appeared, changed or is gone."""
-        self._move(ClusterEvent(resource, action), old, new)
+    def object_added(self, kind: Kind[K], obj: K) -> None:
+        """An object of another kind appeared."""
+        self._object_changed(kind, Action.ADD, None, obj)
+
+    def object_updated(self, kind: Kind[K], old: K, new: K) -> None:
+        """An object of another kind changed."""
+        self._object_changed(kind, Action.UPDATE, old, new)
+
+    def object_deleted(self, kind: Kind[K], obj: K) -> None:
+        """An object of another kind is gone."""
+        self._object_changed(kind, Action.DELETE, obj, None)
+
+    def _object_changed(self, kind: Kind[K], action: Action, old: K | None, new: K | None) -> None:
+        start_s = self._now()
+        if new is not None:
+            self.cluster.objects.put(kind, new)
+        elif old is not None:
+            self.cluster.objects.remove(kind, old.metadata.name, old.metadata.namespace)
+        if kind.event_resource:
+            self._move(ClusterEvent(kind.event_resource, action), old, new, spent_s=self._now() - start_s)
 
     # -- deciding -------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """What was worked out for one pod serves the next pod like it: only the rows touched in between are looked at again.
 
-Pods are alike when every plugin says so (`berth.framework.interface.SignPlugin`).  Kept are the verdicts and raw scores
-of plugins whose judgement of a node depends on that node alone; all others are asked anew in every cycle.  The results
-are the same, bit for bit, as those of an evaluation from scratch.
+Kept are the verdicts and raw scores of plugins whose judgement of a node depends on that node alone; all others are
+asked anew in every cycle.  Pods are alike when each plugin of the first sort says so
+(`berth.framework.interface.SignPlugin`); in what only the others look at they may differ, such as in labels of their
+own.  The results are the same, bit for bit, as those of an evaluation from scratch.
 """
 
 from collections import OrderedDict
@@ -16,7 +17,7 @@ from berth.cluster.columns import Amounts, Rows, grown
 from berth.cluster.nodes import NodeTable
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import Epochal, FilterPlugin, Scope, ScorePlugin
+from berth.framework.interface import Epochal, FilterPlugin, Scope, ScorePlugin, SignPlugin
 from berth.framework.profile import Profile
 from berth.framework.run import FAULTS
 from berth.scheduling.verdicts import FEASIBLE, NO_NODE, Placed, Verdicts, judge, placed_filters
@@ -99,7 +100,7 @@ class KeptScores:
     """Scores for one kind of pod, by score plugins of scope ROW.
 
     Attributes:
-        sat_out: the plugins that had nothing to say; whether they do may depend on more than the kind of pod.
+        sat_out: those of them that had nothing to say; whether they do may depend on more than the kind of pod.
         raw: int64, shape (row scorers, capacity): raw scores of the rows that fit.
         fixed: int64, shape (capacity,): the weighted sum of those raw scores that are not rescaled.
         rows: the rows that ``rescaled`` and ``totals`` are about, as the very array.
@@ -147,7 +148,8 @@ class EquivalenceClasses:
         judges: tuple[FilterPlugin | ScorePlugin, ...] = (*profile.filter, *profile.score)
         of_row = {plugin.name: plugin for plugin in judges if plugin.scope is Scope.ROW}
         self._epochal = tuple(plugin for plugin in of_row.values() if isinstance(plugin, Epochal))
-        self._signers = profile.signers()
+        self._row_names = frozenset(of_row)
+        self._signers = _signers_of(profile, {p.name for p in judges if p.scope is not Scope.ROW})
         self._table = table
         self._kept: OrderedDict[Hashable, Kept] = OrderedDict()
 
@@ -158,7 +160,7 @@ class EquivalenceClasses:
             CycleError: a plugin could not answer.
         """
         kept = self._find(pod)
-        epochs = tuple(plugin.epoch() for plugin in self._epochal), frozenset(state.skip_filter)
+        epochs = tuple(plugin.epoch() for plugin in self._epochal), self._row_names & state.skip_filter
         kept.refresh(self._table, self.row_filters, epochs, state, pod)
         return kept
 
@@ -183,6 +185,12 @@ class EquivalenceClasses:
         except FAULTS:
             return None  # the same plugin meets the fault where it judges the pod, and reports it there
         return None if None in parts else parts
+
+
+def _signers_of(profile: Profile, cluster_wide: set[str]) -> tuple[SignPlugin, ...] | None:
+    """Those who tell whether what is kept for one pod holds for another; None if one of them cannot tell."""
+    signers = profile.signers()
+    return None if signers is None else tuple(plugin for plugin in signers if plugin.name not in cluster_wide)
 
 
 def take(array: Amounts, rows: Rows) -> Amounts:

@@ -67,6 +67,7 @@ class Scoring:
             )
             for position, plugin in enumerate(profile.score)
         )
+        self._kept_names = frozenset(each.plugin.name for each in self._scorers if each.kept_in is not None)
 
     def score(
         self, kept: Kept | None, state: CycleState, pod: PodInfo, rows: Rows, *, by_plugin: bool = False
@@ -123,8 +124,8 @@ class Scoring:
     def _caught_up(self, kept: Kept, scorers: list[_Scorer], state: CycleState, pod: PodInfo) -> KeptScores:
         """What is kept, once the rows that changed and fit have been scored again."""
         scores = kept.scores
-        if scores is None or scores.sat_out != state.skip_score:
-            sat_out = frozenset(state.skip_score)
+        sat_out = self._kept_names & state.skip_score
+        if scores is None or scores.sat_out != sat_out:
             scores = kept.scores = KeptScores(sat_out, self._kept_scorers, len(kept.verdicts))
             kept.stale = kept.feasible()
         if not len(kept.stale):

@@ -1,0 +1,47 @@
+"""The kinds of objects that are kept besides pods and nodes.
+
+A plugin names the kinds that it looks up (`berth.framework.interface.Lookups`); the shell watches those, and no others.
+"""
+
+from typing import Final
+
+from berth.api.storage import (
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from berth.api.workloads import Namespace, ReplicaSet, ReplicationController, Service, StatefulSet
+from berth.cluster.objects import Kind
+
+NAMESPACE: Final = Kind("Namespace", Namespace)
+SERVICE: Final = Kind("Service", Service)
+REPLICATION_CONTROLLER: Final = Kind("ReplicationController", ReplicationController)
+REPLICA_SET: Final = Kind("ReplicaSet", ReplicaSet)
+STATEFUL_SET: Final = Kind("StatefulSet", StatefulSet)
+
+PERSISTENT_VOLUME: Final = Kind("PersistentVolume", PersistentVolume, "PersistentVolume")
+PERSISTENT_VOLUME_CLAIM: Final = Kind("PersistentVolumeClaim", PersistentVolumeClaim, "PersistentVolumeClaim")
+STORAGE_CLASS: Final = Kind("StorageClass", StorageClass, "storage.k8s.io/StorageClass")
+CSI_NODE: Final = Kind("CSINode", CsiNode, "storage.k8s.io/CSINode")
+CSI_DRIVER: Final = Kind("CSIDriver", CsiDriver, "storage.k8s.io/CSIDriver")
+CSI_STORAGE_CAPACITY: Final = Kind("CSIStorageCapacity", CsiStorageCapacity, "storage.k8s.io/CSIStorageCapacity")
+VOLUME_ATTACHMENT: Final = Kind("VolumeAttachment", VolumeAttachment, "storage.k8s.io/VolumeAttachment")
+
+ALL: Final = (
+    NAMESPACE,
+    SERVICE,
+    REPLICATION_CONTROLLER,
+    REPLICA_SET,
+    STATEFUL_SET,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    STORAGE_CLASS,
+    CSI_NODE,
+    CSI_DRIVER,
+    CSI_STORAGE_CAPACITY,
+    VOLUME_ATTACHMENT,
+)

@@ -1,0 +1,1 @@
+"""InterPodAffinity: pods go near some pods and away from others."""

@@ -1,0 +1,139 @@
+"""Required terms: where the pod must be, may not be, and where pods that are there do not let it.
+
+PreFilter adds up by domain: the pods that match all of the pod's affinity terms, those that match one of its
+anti-affinity terms, and the anti-affinity terms of others that match the pod.  Filter looks at the sums of a node's
+domains.  While a what-if is asked, AddPod and RemovePod change the sums of that one cycle; arrays are replaced and
+never written to, so that a cloned state goes its own way.
+
+Source: k8s pkg/scheduler/framework/plugins/interpodaffinity/filtering.go.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final
+
+import numpy as np
+
+from berth.api.pod_affinity import TermKind
+from berth.api.selectors import NOTHING, Selector
+from berth.cluster.columns import Amounts, Mask, Rows
+from berth.cluster.nodes import NodeTable
+from berth.cluster.podcounts import PodSelection
+from berth.cluster.pods import PodInfo
+from berth.framework.interface import Rejections
+from berth.plugins.inter_pod_affinity.domains import ABSENT, domain_sums, moved
+from berth.plugins.inter_pod_affinity.namespaces import Namespaces
+
+AFFINITY: Final = 1
+ANTI_AFFINITY: Final = 2
+EXISTING_ANTI_AFFINITY: Final = 3
+
+_Own = tuple[str, PodSelection]  # a term of the waiting pod: its topology key, and the pods that it selects
+_Sums = dict[str, Amounts]  # topology key -> int64, by code of the label's column
+
+
+@dataclass(slots=True)
+class RequiredState:
+    """What PreFilter found.
+
+    Attributes:
+        required: the pod's affinity terms.
+        required_anti: the pod's anti-affinity terms.
+        namespace_labels: the labels of the pod's namespace.
+        near: pods that match all of ``required``, by domain.
+        apart: pods that match each of ``required_anti``, by domain.
+        repelling: anti-affinity terms of other pods that match the pod, by domain; only keys with any.
+    """
+
+    required: tuple[_Own, ...]
+    required_anti: tuple[_Own, ...]
+    namespace_labels: Mapping[str, str]
+    near: _Sums
+    apart: _Sums
+    repelling: _Sums
+
+    def move(self, pod: PodInfo, other: PodInfo, row: int, by: int, table: NodeTable) -> None:
+        """Let *other* count *by* times more on the node of *row*."""
+        mine, theirs = pod.pod.metadata, other.pod.metadata
+        for carried in other.affinity_terms.carried:
+            if carried.kind is TermKind.REQUIRED_ANTI_AFFINITY and carried.term.matches(
+                mine.namespace, mine.labels, self.namespace_labels
+            ):
+                self.repelling = moved(table, self.repelling, carried.term.topology_key, row, by)
+        if all(_selects(term, theirs.namespace, theirs.labels) for term in self.required):
+            for key in {key for key, _ in self.required}:
+                self.near = moved(table, self.near, key, row, by)
+        for term in self.required_anti:
+            if _selects(term, theirs.namespace, theirs.labels):
+                self.apart = moved(table, self.apart, term[0], row, by)
+
+
+def required_state(table: NodeTable, namespaces: Namespaces, pod: PodInfo) -> RequiredState | None:
+    """Add up what the required terms of *pod* and of others say; None if they say nothing."""
+    terms = pod.affinity_terms
+    repelling: _Sums = {}
+    labels: Mapping[str, str] = namespaces.labels(pod.pod.metadata.namespace)
+    for key, carried in table.carried_terms.repelling(pod, labels).items():
+        if carried.many.total:
+            sums = domain_sums(table, key, carried.many.counts)
+            if np.count_nonzero(sums):
+                repelling[key] = sums
+    if not repelling and not terms.required and not terms.required_anti:
+        return None
+    required = tuple((term.topology_key, namespaces.selection(term)) for term in terms.required)
+    required_anti = tuple((term.topology_key, namespaces.selection(term)) for term in terms.required_anti)
+    near: _Sums = {}
+    if required:
+        column = table.pod_counts.column(reduce(_both, (selected for _, selected in required)))
+        near = {key: domain_sums(table, key, column.counts) for key, _ in required}
+    apart: _Sums = {}
+    for key, selected in required_anti:
+        column = table.pod_counts.column(selected)
+        if column.total:
+            sums = domain_sums(table, key, column.counts)
+            apart[key] = apart[key] + sums if key in apart else sums
+    return RequiredState(required, required_anti, labels, near, apart, repelling)
+
+
+def _selects(term: _Own, namespace: str, labels: Mapping[str, str]) -> bool:
+    return term[1].selects(namespace, labels, terminating=False)
+
+
+def _both(one: PodSelection, other: PodSelection) -> PodSelection:
+    """The pods that two selections have in common."""
+    if one.namespaces is None or other.namespaces is None:
+        namespaces = other.namespaces if one.namespaces is None else one.namespaces
+    else:
+        namespaces = one.namespaces & other.namespaces
+    if one.selector.requirements is None or other.selector.requirements is None:
+        return PodSelection(namespaces, NOTHING, terminating=True)
+    selector = Selector((*one.selector.requirements, *other.selector.requirements))
+    return PodSelection(namespaces, selector, terminating=True)
+
+
+def judge_rows(state: RequiredState, pod: PodInfo, rows: Rows, table: NodeTable) -> Rejections:
+    """int16, shape (len(rows),): the first rule that a node breaks, else 0."""
+    found: Rejections = np.zeros(len(rows), dtype=np.int16)
+    for sums, code in ((state.repelling, EXISTING_ANTI_AFFINITY), (state.apart, ANTI_AFFINITY)):
+        for key, by_domain in sums.items():
+            found[(by_domain > 0)[table.label(key).codes[rows]]] = code
+    if state.required:
+        found[~_near_enough(state, pod, rows, table)] = AFFINITY
+    return found
+
+
+def _near_enough(state: RequiredState, pod: PodInfo, rows: Rows, table: NodeTable) -> Mask:
+    """bool, shape (len(rows),): where all affinity terms are met.
+
+    The first of a group of pods that want to be near each other finds none, and may go anywhere.
+    """
+    own = pod.pod.metadata
+    nobody_yet = not any(np.count_nonzero(sums) for sums in state.near.values())
+    first = nobody_yet and all(_selects(term, own.namespace, own.labels) for term in state.required)
+    mask: Mask = np.ones(len(rows), dtype=np.bool_)
+    for key, sums in state.near.items():
+        met = np.ones(len(sums), dtype=np.bool_) if first else sums > 0
+        met[ABSENT] = False
+        mask &= met[table.label(key).codes[rows]]
+    return mask

@@ -1,0 +1,1 @@
+"""PodTopologySpread: pods alike spread evenly over the domains of a topology."""
