@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tests.integration.audit import Deed
-from tests.integration.deployment import ACCOUNT
+from tests.integration.deployment import ACCOUNT, SLOW
 from tests.integration.objects import a_node, a_pod
 from tests.integration.scene import EVENTS, condition_of
 from tests.support.client import PODS, ApiClient
@@ -44,30 +44,31 @@ def contested_pod(scene: Scene, running: Running) -> JsonObject:
     running.process.pause()
     pods = scene.create(*(a_pod(f"web-{i:02}", cpu="200m", schedulerName=OURS) for i in range(25)))
     running.process.resume()
-    scene.until("the first pod is bound", scene.placements)
+    scene.until("the first pods had their turns", lambda: len(scene.placements()) > SLOW["burst"])
     target = {"apiVersion": "v1", "kind": "Node", "name": "by-hand"}
     body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "web-24"}, "target": target}
     scene.api.post(f"{PODS}/web-24/binding", body)
     return pods[24]
 
 
-def repeated_refusal(scene: Scene, running: Running, deadline_s: float = 60) -> None:
+def pod_refused_again_and_again(scene: Scene, running: Running) -> JsonObject:
     """Let a pod be refused three times for one and the same reason, which makes a series of its event."""
     scene.watch_over(running.process)
-    scene.create(a_node("tiny", cpu="1"))
-    scene.api.patch("/api/v1/nodes/tiny", {"metadata": {"labels": {"kind": "tiny"}}})
+    scene.create(a_node("tiny", cpu="1", labels={"kind": "tiny"}))
     scene.create(*(a_pod(f"small-{i}", cpu="100m", nodeName="tiny") for i in range(3)))
     (pod,) = scene.create(a_pod("big", cpu="2", nodeSelector={"kind": "tiny"}, schedulerName=OURS))
+    # The first refusal is told of the pod as it was before that was written into its status; the next ones are alike.
     scene.event("FailedScheduling", pod)
+    until_told(scene, "big", "1 Insufficient cpu")
     scene.delete_pod("small-0")
-    # The first refusal was told of the pod as it was before that was written into its status; the next ones are alike.
     scene.until("the pod is tried again", lambda: len(scene.events("FailedScheduling", pod)) == 2)
     scene.delete_pod("small-1")
+    return pod
 
-    def series() -> list[JsonObject]:
-        return [event for event in scene.events("FailedScheduling", pod) if event.get("series")]
 
-    scene.until("the event is a series", series, deadline_s)
+def series(scene: Scene, pod: JsonObject) -> list[JsonObject]:
+    """What is told of the repetitions."""
+    return [event["series"] for event in scene.events("FailedScheduling", pod) if event.get("series")]
 
 
 def until_told(scene: Scene, name: str, text: str) -> JsonObject:

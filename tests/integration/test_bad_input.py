@@ -78,8 +78,8 @@ def test_a_wrong_command_line_is_named(arguments: list[str], said: list[str]) ->
 def test_a_server_that_does_not_answer_is_named_with_its_address(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     (line,) = complaint(f"--kubeconfig={a_kubeconfig(tmp_path, f'http://127.0.0.1:{port}', {})}", "--secure-port=0")
-    assert line.startswith(f"Error: API server http://127.0.0.1:{port}: GET /version: Cannot connect to host")
-    assert "Connect call failed" in line or "refused" in line
+    assert line.startswith(f"Error: API server http://127.0.0.1:{port}: GET /version: ")
+    assert "connect to" in line
 
 
 def test_a_kubeconfig_that_is_none_is_named_with_the_place(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_server_whose_certificate_is_not_the_one_expected_is_not_believed(
     path = a_kubeconfig(tmp_path, real_cluster.plane.server, FORGED, ca_file=another_ca)
     (line,) = complaint(f"--kubeconfig={path}", "--secure-port=0")
     assert line.startswith(f"Error: API server {real_cluster.plane.server}: GET /version: ")
-    assert "certificate verify failed" in line
+    assert "self-signed certificate" in line
 
 
 PROFILE = {"schedulerName": "default-scheduler"}

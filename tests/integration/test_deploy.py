@@ -21,8 +21,9 @@ from tests.integration.rights import (
     RENEW_LEASE,
     contested_pod,
     leader_events,
-    repeated_refusal,
+    pod_refused_again_and_again,
     scrape,
+    series,
     until_refused,
 )
 from tests.support.client import ApiError
@@ -54,7 +55,8 @@ def test_the_rights_suffice_and_every_one_is_used(deployed: Deployed, scene: Sce
     contested = contested_pod(scene, running)
     assert "already assigned" in scene.event("FailedScheduling", contested)["note"]
     scene.bound(*(f"web-{i:02}" for i in range(25)))
-    repeated_refusal(scene, running)
+    refused = pod_refused_again_and_again(scene, running)
+    assert [each["count"] for each in scene.until("the event is a series", lambda: series(scene, refused))] == [2]
     assert scrape(running, deployed.token("scraper", "default")).startswith("# HELP")
     scene.until("the leader is told", lambda: leader_events(scene, running))
     assert running.process.terminate() == 0

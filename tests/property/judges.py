@@ -84,7 +84,7 @@ _MOST: Final = StateKey[int]("Busiest")
 
 
 class Busiest:
-    """No pod goes to a node that holds more than two pods and more than any other: looks beyond a node.
+    """No pod goes to a node that holds as many pods as any other: looks beyond a node.
 
     Keeps count in PreFilter, and follows pods that are added for the sake of a question.
     """
@@ -117,7 +117,7 @@ class Busiest:
         del pod
         counts = self._table.pod_count[rows]
         busiest = counts == state.read(_MOST)
-        return np.where((counts > 2) & busiest, 2, 0).astype(np.int16)
+        return np.where((counts > 0) & busiest, 2, 0).astype(np.int16)
 
     def rejection(self, code: int) -> Status:
         return unresolvable(f"too busy ({code})")
