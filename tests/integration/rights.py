@@ -31,7 +31,20 @@ MAY = Deed("create", "authorization.k8s.io", "subjectaccessreviews")
 NEW_LEASE = Deed("create", "coordination.k8s.io", "leases")
 READ_LEASE = Deed("get", "coordination.k8s.io", "leases", "berth")
 RENEW_LEASE = Deed("update", "coordination.k8s.io", "leases", "berth")
-READS = [Deed(verb, "", resource) for resource in ("pods", "nodes") for verb in ("list", "watch")]
+WATCHED = {  # API group -> what is listed and watched of it
+    "": (
+        *("pods", "nodes", "namespaces", "services", "replicationcontrollers"),
+        *("persistentvolumes", "persistentvolumeclaims"),
+    ),
+    "apps": ("replicasets", "statefulsets"),
+    "storage.k8s.io": ("storageclasses", "csinodes", "csidrivers", "volumeattachments"),
+}
+READS = [
+    Deed(verb, group, resource)
+    for group, resources in WATCHED.items()
+    for resource in resources
+    for verb in ("list", "watch")
+]
 ALL = [BIND, STATUS, EVENT, SERIES, LEADER_EVENT, READ_POD, WHO, MAY, NEW_LEASE, READ_LEASE, RENEW_LEASE, *READS]
 
 
