@@ -234,7 +234,8 @@ class NodeTable:
         self._pods[row][info.uid] = info
         self._count(row, taken, non_zero, 1)
         self.pod_counts.add(row, info)
-        self.carried_terms.add(row, info.affinity_terms.carried)
+        if info.affinity_terms.carried:
+            self.carried_terms.add(row, info.affinity_terms.carried)
         if info.volumes:
             self.volumes.add(row, info)
         for port in info.host_ports:
@@ -253,7 +254,8 @@ class NodeTable:
         info = self._pods[row].pop(uid)
         self._count(row, info.taken, info.taken_non_zero, -1)
         self.pod_counts.remove(row, info)
-        self.carried_terms.remove(row, info.affinity_terms.carried)
+        if info.affinity_terms.carried:
+            self.carried_terms.remove(row, info.affinity_terms.carried)
         if info.volumes:
             self.volumes.remove(row, info)
         for port in info.host_ports:

@@ -15,7 +15,7 @@ import msgspec
 from berth.api.meta import PodKey, PodUid
 from berth.api.node_affinity import RequiredNodeAffinity, compile_node_selector
 from berth.api.pod import Pod, Volume
-from berth.api.pod_affinity import PodAffinityTerms, pod_affinity_terms
+from berth.api.pod_affinity import NO_TERMS, PodAffinityTerms, pod_affinity_terms
 from berth.api.requests import (
     CONTAINERS_ONLY,
     CPU,
@@ -34,11 +34,8 @@ ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the address that stands for all o
 DEFAULT_RULES: Final = RequestRules(use_status=True)
 
 
-class LabelSet(NamedTuple):
-    """What selectors of pods look at; rules between pods judge pods alike that are equal in this."""
-
-    namespace: str
-    labels: frozenset[tuple[str, str]]
+LabelSet = tuple[str, frozenset[tuple[str, str]]]
+"""A namespace and labels: what selectors of pods look at, hashable."""
 
 
 class HostPort(NamedTuple):
@@ -110,11 +107,15 @@ class PodInfo:
     def label_set(self) -> LabelSet:
         """The namespace and the labels, hashable."""
         metadata = self.pod.metadata
-        return LabelSet(metadata.namespace, frozenset(metadata.labels.items()))
+        return metadata.namespace, frozenset(metadata.labels.items())
 
-    @cached_property
+    @property
     def affinity_terms(self) -> PodAffinityTerms:
         """The terms of pod affinity and anti-affinity, compiled; lists with a faulty one are empty."""
+        return NO_TERMS if self.pod.spec.affinity is None else self._affinity_terms
+
+    @cached_property
+    def _affinity_terms(self) -> PodAffinityTerms:
         return pod_affinity_terms(self.pod.spec.affinity, self.pod.metadata.namespace)
 
     @cached_property

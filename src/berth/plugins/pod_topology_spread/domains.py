@@ -33,14 +33,14 @@ class Domains:
 
     Attributes:
         rows: their rows.
-        codes: int32, shape (len(rows),): their domains, as codes of the label's column.
+        codes: intp, shape (len(rows),): their domains, as codes of the label's column.
         present: the distinct ones of these codes.
         size: one more than the largest code of the column.
         here: bool, shape (capacity,): whether a row is one of ``rows``.
     """
 
     rows: Rows
-    codes: Codes
+    codes: NDArray[np.intp]
     present: NDArray[np.intp]
     size: int
     here: Mask
@@ -104,7 +104,7 @@ class DomainFinder:
         if constraint.honors_taints:
             mask = mask & self._tolerated(pod, rows)
         counting = rows[mask]
-        codes = domain_codes(self._table, constraint.topology_key, counting)
+        codes = domain_codes(self._table, constraint.topology_key, counting).astype(np.intp)
         here: Mask = np.zeros(len(self._table.live), dtype=np.bool_)
         here[counting] = True
         size = len(self._table.label(constraint.topology_key).values)
