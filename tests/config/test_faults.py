@@ -24,6 +24,10 @@ LINES = {
         Fault("a", FaultKind.STRICT, detail='unknown field "a"'),
         'strict decoding error: unknown field "a"',
     ),
+    "every kind of line break becomes a space": (
+        Fault("a", FaultKind.STRICT, detail='unknown field "a\r\x0b\u2028b"'),
+        'strict decoding error: unknown field "a   b"',
+    ),
     "a fault of no place": (other("", "cannot read"), "cannot read"),
     "line breaks never split a fault": (other("a", "one\ntwo"), "a: one two"),
 }

@@ -45,12 +45,17 @@ class Fault:
     def __str__(self) -> str:
         """The fault as one line."""
         if self.kind is FaultKind.STRICT:
-            return f"{self.kind.value}: {self.detail}"
+            return _one_line(f"{self.kind.value}: {self.detail}")
         parts = [self.path, self.kind.value]
         if self.kind not in _WITHOUT_VALUE and self.kind is not FaultKind.OTHER:
             parts.append(show(self.value))
         parts.append(self.detail)
-        return ": ".join(part for part in parts if part).replace("\n", " ")
+        return _one_line(": ".join(part for part in parts if part))
+
+
+def _one_line(text: str) -> str:
+    """*text* with each line break, of whatever kind, as a space."""
+    return " ".join(text.splitlines())
 
 
 def show(value: object) -> str:
