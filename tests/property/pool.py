@@ -74,13 +74,12 @@ _IMAGES: Final = ((("db:1", "db@sha256:0"), GI), (("cache:latest",), GI // 2), (
 @st.composite
 def nodes(draw: st.DrawFn, names: st.SearchStrategy[str] = FEW_NODES) -> Node:
     """A node that is ordinary in most respects: large or small, labelled, tainted, cordoned, with images."""
-    number = draw(st.integers(0, len(_VARIETIES) - 1))
-    return replace(_VARIETIES[number], metadata=replace(_VARIETIES[number].metadata, name=draw(names)))
+    return named_node(VARIETIES[draw(st.integers(0, len(VARIETIES) - 1))], draw(names))
 
 
 _LABELS: Final = {"disk": "ssd", "zone": "a", "speed": "9", "topology.kubernetes.io/zone": "east"}
 _USUAL: Final = {"cpu": "4", "memory": "4Gi", "pods": "110", "example.com/gpu": "2"}
-_VARIETIES: Final = (
+VARIETIES: Final = (
     a_node(allocatable=_USUAL, labels=_LABELS),
     a_node(allocatable=_USUAL, labels=_LABELS, images=_IMAGES[:2]),
     a_node(allocatable=_USUAL, labels=_LABELS, images=_IMAGES[2:]),
@@ -96,6 +95,11 @@ _VARIETIES: Final = (
     a_node(allocatable={"cpu": "1", "memory": "1Gi", "pods": "4"}, labels=_LABELS),
     a_node(allocatable={"cpu": "500m", "memory": "4Gi", "pods": "110"}),
 )
+
+
+def named_node(node: Node, name: str) -> Node:
+    """A node of the kind of *node*."""
+    return replace(node, metadata=replace(node.metadata, name=name))
 
 
 def an_ordinary_node(name: str) -> Node:

@@ -353,4 +353,4 @@ def clash(port: HostPort, other: HostPort) -> bool:
 
 
 TestScheduling = Scheduling.TestCase
-TestScheduling.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestScheduling.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
