@@ -19,7 +19,7 @@ from tests.support.client import object_path
 from tests.support.controlplane import free_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from tests.integration.clusters import RealCluster
     from tests.integration.objects import JsonObject
@@ -66,9 +66,9 @@ GRANTED = {
 }
 
 
-def without(role: JsonObject, deed: Deed) -> JsonObject:
-    """The role with everything but *deed*, rule by rule."""
-    left = [each for each in deeds_of(role) if each != deed]
+def without(role: JsonObject, deeds: Collection[Deed]) -> JsonObject:
+    """The role with everything but *deeds*, rule by rule."""
+    left = [each for each in deeds_of(role) if each not in deeds]
     rules = [
         {"verbs": [each.verb], "apiGroups": [each.group], "resources": [each.resource]}
         | ({"resourceNames": [each.name]} if each.name else {})
@@ -129,11 +129,17 @@ class Deployed:
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
         return path
 
-    def start(self, scene: Scene) -> Running:
-        """Run the container's command outside; the lease that an earlier run may have left is taken away."""
+    def start(self, scene: Scene, durations: Mapping[str, str] | None = None) -> Running:
+        """Run the container's command outside; the lease that an earlier run may have left is taken away.
+
+        Args:
+            scene: ends it.
+            durations: of the election, where the configured ones do not suit a test.
+        """
         (port,) = free_ports(1)
         flags, config = self._command(port)
         election = config["leaderElection"]
+        election.update(durations or {})
         leases = f"/apis/coordination.k8s.io/v1/namespaces/{election['resourceNamespace']}/leases"
         lease = f"{leases}/{election['resourceName']}"
         if election["resourceName"] in {each["metadata"]["name"] for each in self.api.items(leases)}:
@@ -157,17 +163,17 @@ class Deployed:
         return [*flags, *outside], config
 
     @contextmanager
-    def lacking(self, scene: Scene, deed: Deed) -> Iterator[None]:
-        """Take one right away, for a while."""
-        path = GRANTED[deed]
+    def lacking(self, scene: Scene, *deeds: Deed) -> Iterator[None]:
+        """Take rights of one role away, for a while."""
+        (path,) = {GRANTED[deed] for deed in deeds}
         whole = self.api.get(path)
-        self.api.put(path, without(whole, deed) | {"metadata": {"name": whole["metadata"]["name"]}})
-        scene.until(f"{deed} is refused", lambda: not self.may(deed))
+        self.api.put(path, without(whole, deeds) | {"metadata": {"name": whole["metadata"]["name"]}})
+        scene.until(f"{deeds} are refused", lambda: not any(map(self.may, deeds)))
         try:
             yield
         finally:
             self.api.put(path, _fresh(whole))
-            scene.until(f"{deed} is granted again", lambda: self.may(deed))
+            scene.until(f"{deeds} are granted again", lambda: all(map(self.may, deeds)))
 
     @contextmanager
     def unbound(self, scene: Scene, binding: str) -> Iterator[None]:

@@ -84,6 +84,17 @@ def series(scene: Scene, pod: JsonObject) -> list[JsonObject]:
     return [event["series"] for event in scene.events("FailedScheduling", pod) if event.get("series")]
 
 
+def refusal(deed: Deed) -> str:
+    """What the log says where the API server may not be asked for a collection."""
+    place = f"apis/{deed.group}" if deed.group else "api"
+    collection = f"{deed.resource}.{deed.group}" if deed.group else deed.resource
+    right = f'{deed.verb} resource "{deed.resource}" in API group "{deed.group}" at the cluster scope'
+    return (
+        f"{deed.verb} /{place}/v1/{deed.resource}: 403 Forbidden: {collection} is forbidden: "
+        f'User "{ACCOUNT}" cannot {right}'
+    )
+
+
 def until_told(scene: Scene, name: str, text: str) -> JsonObject:
     """Wait until a pod's condition says *text*."""
 

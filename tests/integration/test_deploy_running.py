@@ -13,6 +13,7 @@ from tests.integration.rights import (
     MAY,
     OURS,
     READ_POD,
+    READS,
     SERIES,
     STATUS,
     WHO,
@@ -37,13 +38,17 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.timeout(300)
 
 
+# The leader has to outlive restarts of the API server.
+LONG = {"leaseDuration": "300s", "renewDeadline": "200s", "retryPeriod": "2s"}
+
+
 @pytest.fixture(scope="module")
 def resident(
     deployed: Deployed, real_cluster: RealCluster, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
     """A scheduler that runs on while rights are taken away from it."""
     scene = Scene(real_cluster, tmp_path_factory.mktemp("resident"))
-    running = deployed.start(scene)
+    running = deployed.start(scene, LONG)
     running.process.wait_log(LEADING)
     yield running
     scene.close()
@@ -103,6 +108,22 @@ def test_without_the_right_to_read_a_pod_a_doubtful_binding_stays_in_doubt(
     with deployed.lacking(served, READ_POD):
         event = served.event("FailedScheduling", contested_pod(served, resident))
         assert 'cannot get resource "pods"' in event["note"]
+
+
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_without_the_rights_to_read_what_there_is_each_is_missed_and_no_pod_is_seen(
+    verb: str, deployed: Deployed, served: Scene, audit: Audit
+) -> None:
+    served.create(a_node("node-a"))
+    reads = [deed for deed in READS if deed.verb == verb]
+    with deployed.lacking(served, *reads):
+        mark = audit.mark()
+        served.cluster.restart()  # ends every watch, and remembers too little for one to be resumed
+        served.create(a_pod("web", schedulerName=OURS))
+        for deed in reads:
+            until_refused(served, audit, mark, deed)
+        assert served.placements() == {}
+    served.bound("web")  # it goes on trying
 
 
 def test_without_the_right_to_review_tokens_nobody_is_known(
