@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 JsonObject = dict[str, Any]
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 IMAGE = "registry.k8s.io/pause:3.10"
 
 
@@ -58,4 +59,14 @@ def a_taint(key: str, value: str = "", effect: str = "NoSchedule") -> JsonObject
 def required_node_affinity(key: str, *values: str) -> JsonObject:
     """An `affinity` that only nodes satisfy whose label *key* has one of *values*."""
     term = {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}
+
+
+def affinity_term(app: str, topology_key: str) -> JsonObject:
+    """Pods with the label `app`, wherever nodes have the same value of *topology_key*."""
+    return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": topology_key}
+
+
+def keep_apart_from(app: str, topology_key: str) -> JsonObject:
+    """An `affinity` that keeps a pod away from those with the label `app`."""
+    return {"podAntiAffinity": {REQUIRED: [affinity_term(app, topology_key)]}}

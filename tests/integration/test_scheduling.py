@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.objects import a_node, a_pod, a_taint, required_node_affinity
+from tests.integration.objects import (
+    REQUIRED,
+    a_node,
+    a_pod,
+    a_taint,
+    affinity_term,
+    keep_apart_from,
+    required_node_affinity,
+)
 from tests.integration.scene import condition_of, path_of
 from tests.support.client import NODES, PODS
 
@@ -77,6 +86,51 @@ def test_node_affinity_and_selectors_are_met(served: Scene) -> None:
 
     served.api.patch(f"{NODES}/node-b", {"metadata": {"labels": {"zone": "c"}}})
     assert served.bound("nowhere")["nowhere"] == "node-b"
+
+
+def test_pods_that_keep_apart_share_no_node_and_use_the_one_that_becomes_free(served: Scene) -> None:
+    served.create(a_node("node-a"), a_node("node-b"))
+    apart = keep_apart_from("web", "kubernetes.io/hostname")
+    served.create(*(a_pod(f"web-{i}", labels={"app": "web"}, affinity=apart) for i in range(2)))
+    placements = served.bound("web-0", "web-1")
+    assert set(placements.values()) == {"node-a", "node-b"}
+    served.create(a_pod("web-2", labels={"app": "web"}, affinity=apart))
+    why = "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
+    served.unschedulable("web-2", why)
+
+    served.delete_pod("web-0")
+    assert served.bound("web-2")["web-2"] == placements["web-0"]
+
+
+def test_a_pod_waits_for_the_company_that_it_wants(served: Scene) -> None:
+    served.create(a_node("node-a", labels={"zone": "a"}), a_node("node-b", labels={"zone": "b"}))
+    served.create(a_pod("web", affinity={"podAffinity": {REQUIRED: [affinity_term("cache", "zone")]}}))
+    served.unschedulable("web", "0/2 nodes are available: 2 node(s) didn't match pod affinity rules.")
+    served.create(a_pod("cache", labels={"app": "cache"}, nodeSelector={"zone": "b"}))
+    assert served.bound("web", "cache") == {"cache": "node-b", "web": "node-b"}
+
+
+def test_pods_are_spread_over_zones_and_wait_where_that_cannot_be(served: Scene) -> None:
+    served.create(a_node("node-a", cpu="1", labels={"zone": "a"}), a_node("node-b", labels={"zone": "b"}))
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    pods = [a_pod(f"web-{i}", cpu="400m", labels={"app": "web"}, topologySpreadConstraints=[spread]) for i in range(6)]
+    for pod in pods:  # one by one, so that it is known which of them finds no place
+        served.create(pod)
+        if pod is not pods[-1]:
+            served.bound(pod["metadata"]["name"])
+    zones = Counter(served.placements().values())
+    assert zones == {"node-a": 2, "node-b": 3}
+    served.unschedulable(
+        "web-5",
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints.",
+    )
+    served.create(a_node("node-a2", labels={"zone": "a"}))
+    assert served.bound("web-5")["web-5"] == "node-a2"
 
 
 def test_a_port_of_a_node_is_given_once_and_given_again_when_it_is_free(served: Scene) -> None:
