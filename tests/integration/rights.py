@@ -48,6 +48,13 @@ READS = [
 ALL = [BIND, STATUS, EVENT, SERIES, LEADER_EVENT, READ_POD, WHO, MAY, NEW_LEASE, READ_LEASE, RENEW_LEASE, *READS]
 
 
+def not_used(api: ApiClient) -> set[Deed]:
+    """The rights that a scheduler of this cluster's version has no use for: 1.36 asks nothing of storage drivers."""
+    if api.get("/version")["minor"] != "36":
+        return set()
+    return {deed for deed in READS if deed.resource == "csidrivers"}
+
+
 def contested_pod(scene: Scene, running: Running) -> JsonObject:
     """Place a pod by hand while the scheduler, which has decided on it, waits for its turn to say so.
 
