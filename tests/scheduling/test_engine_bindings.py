@@ -112,6 +112,7 @@ def test_the_room_of_a_failed_binding_brings_back_the_pod_itself_only_if_it_was_
         bind = world.assumed(POD)
         world.engine.binding_failed(bind, status, while_waiting=True)
         assert world.place(POD) == place
+        assert world.engine.waiting.get(POD.uid) is None
 
 
 def test_an_event_while_a_pod_waited_for_permission_brings_it_back_and_one_after_that_does_not() -> None:
