@@ -226,7 +226,7 @@ def balanced_allocation(pod: PodInfo, view: NodeView, resources: Sequence[tuple[
 
 
 def _balance(figures: Sequence[tuple[int, int]]) -> int:
-    used = [min(1.0, float(taken) / float(offered)) for offered, taken in figures]
+    used = [max(-1.0, min(1.0, float(taken) / float(offered))) for offered, taken in figures]
     if len(used) < 2:
         deviation = 0.0
     elif len(used) == 2:

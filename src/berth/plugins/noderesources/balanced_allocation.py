@@ -114,7 +114,9 @@ def balance_of_node(offered: Sequence[int], taken: Sequence[int]) -> int:
     Source:
         k8s pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go, ``balancedResourceScorer``.
     """
-    used = [min(float(take) / float(offer), 1.0) for offer, take in zip(offered, taken, strict=True) if offer]
+    # Below 0 are only sums that 64 bits do not hold; the bound keeps what follows from them within 64 bits.
+    shares = (float(take) / float(offer) for offer, take in zip(offered, taken, strict=True) if offer)
+    used = [max(-1.0, min(share, 1.0)) for share in shares]
     number = len(used)
     if number < _PAIR:
         spread = 0.0
@@ -130,7 +132,7 @@ def balance_of_nodes(offered: Grid, taken: Grid) -> Scores:
     """int64, shape (n,): the same for nodes, from amounts of shape (k, n)."""
     if len(offered) == _PAIR and np.count_nonzero(offered) == offered.size:
         used = taken / offered
-        np.minimum(used, 1.0, out=used)
+        np.clip(used, -1.0, 1.0, out=used)
         spread = used[0]
         spread -= used[1]
         spread /= 2
@@ -146,7 +148,7 @@ def balance_of_nodes(offered: Grid, taken: Grid) -> Scores:
 def _spread(offered: Grid, taken: Grid) -> NDArray[np.float64]:
     """float64, shape (n,): as `balance_of_node` has it, over those resources that count on each node."""
     counted = offered != 0
-    used = np.minimum(taken / np.where(counted, offered, 1), 1.0)
+    used = np.clip(taken / np.where(counted, offered, 1), -1.0, 1.0)
     number = counted.sum(axis=0)
     divisor = np.maximum(number, 1)
     mean = _sum_in_order(used, counted) / divisor
