@@ -191,7 +191,8 @@ class CarriedTerms:
 
     def _drop_oldest(self) -> None:
         _, audience = self._audiences.popitem(last=False)
-        for tally in self._tallies.values():
+        for carried in self._index.candidates(audience.namespace, audience.labels):
+            tally = self._tallies[carried]
             for sums in audience.by_key.values():
                 tally.leave(sums.many)
                 tally.leave(sums.weighted)
