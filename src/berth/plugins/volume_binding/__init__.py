@@ -1,1 +1,0 @@
-"""VolumeBinding: claims get their volumes where the pod goes."""
