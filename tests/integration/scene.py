@@ -95,7 +95,7 @@ class Scene:
             if self._watched is not None:
                 self._watched.check()
             # What takes long to read is read less often: the servers share the machine with us.
-            time.sleep(max(POLL_S, 2 * (time.monotonic() - asked_s)))
+            time.sleep(max(POLL_S, 3 * (time.monotonic() - asked_s)))
 
     def _logs(self) -> str:
         known = dict.fromkeys([*self.schedulers, *([self._watched] if self._watched else [])])
@@ -117,12 +117,20 @@ class Scene:
         pods = self.api.items(PODS)
         return {pod["metadata"]["name"]: node for pod in pods if (node := pod["spec"].get("nodeName"))}
 
+    def pending(self) -> set[str]:
+        """The names of the pods that have no node."""
+        return {pod["metadata"]["name"] for pod in self.api.items(PODS, {"fieldSelector": "spec.nodeName="})}
+
     def bound(self, *names: str, deadline_s: float = DEADLINE_S) -> dict[str, str]:
         """Wait until the pods of these names have nodes; returns the nodes of all pods."""
 
+        wanted = set(names)
+
         def all_bound() -> dict[str, str] | None:
+            if wanted & self.pending():  # the shorter list to read again and again
+                return None
             placements = self.placements()
-            return placements if placements.keys() >= set(names) else None
+            return placements if placements.keys() >= wanted else None
 
         return self.until(f"bound: {', '.join(names[:8])}", all_bound, deadline_s)
 

@@ -40,7 +40,6 @@ def complaint(*arguments: str, environment: Mapping[str, str] | None = None) -> 
 
 FLAGS: dict[str, tuple[list[str], list[str]]] = {
     "an unknown flag": (["--no-such-flag"], ["Error: unknown flag: --no-such-flag", *USAGE]),
-    "a flag that the reference removed": (["--port=10251"], ["Error: unknown flag: --port", *USAGE]),
     "a flag without its value": (["--config"], ["Error: flag needs an argument: --config", *USAGE]),
     "a word that no flag takes": (
         ["--v=2", "kube-system"],
@@ -120,21 +119,12 @@ PROFILE = {"schedulerName": "default-scheduler"}
 CONFIGURATIONS: dict[str, tuple[Any, list[str]]] = {
     "no YAML": ("profiles: [", ["yaml: "]),
     "another kind of object": ({"kind": "Pod", "apiVersion": "v1"}, ['no kind "Pod" is registered for version "v1"']),
-    "a version that is gone": (
-        {"apiVersion": "kubescheduler.config.k8s.io/v1beta3"},
-        ['"kubescheduler.config.k8s.io/v1beta3"'],
-    ),
     "a field that does not exist": ({"profilez": []}, ['unknown field "profilez"']),
-    "a value of another type": ({"parallelism": "many"}, ["parallelism"]),
     "a plugin that does not exist": (
         {"profiles": [{**PROFILE, "plugins": {"filter": {"enabled": [{"name": "NoSuchPlugin"}]}}}]},
         ["NoSuchPlugin"],
     ),
     "two profiles of one name": ({"profiles": [PROFILE, PROFILE]}, ["profiles[1].schedulerName: Duplicate value"]),
-    "arguments of a plugin that are wrong": (
-        {"profiles": [{**PROFILE, "pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": 1}}]}]},
-        ["scoringStrategy"],
-    ),
     "several faults, each with a line": (
         {"parallelism": 0, "podMaxBackoffSeconds": 0, "percentageOfNodesToScore": 101},
         ["parallelism: Invalid value: 0", "percentageOfNodesToScore: Invalid value: 101", "podMaxBackoffSeconds"],

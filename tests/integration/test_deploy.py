@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(300)
 
+SHORT = {"leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "1s"}
+
 
 @pytest.fixture
 def scene(real_scene: Scene) -> Scene:
@@ -94,9 +96,9 @@ def test_without_the_right_to_take_the_lease_nothing_is_bound(deed: Deed, deploy
 
 def test_without_the_right_to_renew_the_lease_leadership_is_lost(deployed: Deployed, scene: Scene) -> None:
     with deployed.lacking(scene, RENEW_LEASE):
-        process = deployed.start(scene).process
+        process = deployed.start(scene, SHORT).process
         assert process.wait_ended() == 1
-    assert "Error: lease kube-system/berth could not be renewed within 10.0 s" in process.log_text().splitlines()
+    assert "Error: lease kube-system/berth could not be renewed within 3.0 s" in process.log_text().splitlines()
 
 
 def test_without_the_right_to_tell_of_the_leader_there_is_no_event(

@@ -78,9 +78,9 @@ def test_the_standby_takes_over_from_a_killed_leader_under_load(scene: Scene, qu
     since = scene.cluster.revision()
     scene.create(*a_landscape(24))
     leader, standby = quick.leader_and_standby()
-    crowd = a_crowd(150)
+    crowd = a_crowd(100)
     with Creation(scene.api, crowd):
-        scene.until("some pods are bound", lambda: len(scene.placements()) >= 30)
+        scene.until("some pods are bound", lambda: len(scene.placements()) >= 20)
         leader.kill()
         standby.wait_log(LEADING)
     scene.bound(*names(crowd))
@@ -97,9 +97,9 @@ def test_a_leader_that_is_asked_to_stop_hands_over_at_once(scene: Scene, patient
     since = scene.cluster.revision()
     scene.create(*a_landscape(24))
     leader, standby = patient.leader_and_standby()
-    crowd = a_crowd(150)
+    crowd = a_crowd(100)
     with Creation(scene.api, crowd):
-        scene.until("some pods are bound", lambda: len(scene.placements()) >= 30)
+        scene.until("some pods are bound", lambda: len(scene.placements()) >= 20)
         assert leader.terminate() == 0
         standby.wait_log(LEADING)  # long before the lease would have run out
     scene.bound(*names(crowd))
@@ -146,7 +146,7 @@ def test_a_leader_goes_on_leading_when_the_server_comes_back_in_time(scene: Scen
 def test_a_leader_whose_lease_is_taken_stops_and_fails(scene: Scene, quick: Pair, audit: Audit) -> None:
     scene.create(*a_landscape(24))
     leader = quick.start(FIRST, {"qps": 2000, "burst": 2000}).wait_log(LEADING)
-    with Creation(scene.api, a_crowd(150)):
+    with Creation(scene.api, a_crowd(100)):
         scene.until("some pods are bound", lambda: len(scene.placements()) >= 20)
         thief = {"holderIdentity": "thief", "leaseDurationSeconds": 600}
         scene.api.patch(f"{LEASES}/{quick.lease}", {"spec": thief})

@@ -83,9 +83,9 @@ def test_a_scheduler_that_is_asked_to_stop_first_tells_what_it_has_done(scene: S
 
 def test_a_server_that_dies_under_load_costs_no_pod(scene: Scene) -> None:
     since = scene.cluster.revision()
-    scene.create(*a_landscape(40))
+    scene.create(*a_landscape(30))
     scheduler = scene.start_scheduler().wait_synced()
-    crowd = a_crowd(240)
+    crowd = a_crowd(160)
     with Creation(scene.api, crowd) as creation:
         scene.until("some pods are bound", lambda: len(scene.placements()) >= 40)
         scene.cluster.restart()
