@@ -68,6 +68,8 @@ class _Wanted:
     fault: str = ""
 
 
+_SITS_OUT: Final = PreFilterResult(SKIP)
+_GOES_ON: Final = PreFilterResult()
 _STATE: Final = StateKey[_Wanted]("PreFilterNodeVolumeLimits")
 
 
@@ -106,8 +108,8 @@ class NodeVolumeLimits:
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult:
         """Find the volumes that count; skip if none can.  What is wrong with them is told where nodes are judged."""
-        if not _can_count(pod.volumes):
-            return PreFilterResult(SKIP)
+        if not pod.volumes or not _can_count(pod.volumes):
+            return _SITS_OUT
         try:
             wanted = _Wanted(self._brought(pod, migrated=True), self._brought(pod, migrated=False))
         except MissingClaimError as error:
@@ -115,7 +117,7 @@ class NodeVolumeLimits:
         except PluginError as error:
             wanted = _Wanted({}, {}, fault=str(error))
         state.write(_STATE, wanted)
-        return PreFilterResult()
+        return _GOES_ON
 
     def filter(self, state: CycleState, pod: PodInfo, rows: Rows) -> Rejections:
         """1 where a driver would have too many volumes; another number where a driver or a claim is missing.

@@ -85,7 +85,7 @@ class Booking:
             for match in findings.matches:
                 number = match.chosen.item(0)
                 if number >= 0:
-                    self._bind(match.demand.claim, match.offers[number].volume)
+                    self._bind(match.demand.claim, match.demand.offers.things[number].volume)
             for provision in findings.provisions:
                 if provision.asked.item(0):
                     self._provision(provision.demand.claim)

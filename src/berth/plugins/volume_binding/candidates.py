@@ -14,8 +14,8 @@ from heapq import merge
 from itertools import count
 from typing import Final, NamedTuple
 
-from berth.api.quantity import QuantityError, nano_value
-from berth.api.selectors import EVERYTHING, SelectorError, compile_label_selector
+from berth.api.quantity import QuantityError, nano_value, whole
+from berth.api.selectors import SelectorError, compile_label_selector
 from berth.api.storage import STORAGE, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from berth.cluster.assumed import AssumeCache
 from berth.framework.status import PluginError
@@ -42,12 +42,14 @@ class Offer:
     Attributes:
         number: the order in which volumes came.
         size_nano: its capacity, in billionths of a byte.
+        size_bytes: the same in bytes.
         reach: the nodes from which it can be reached; None for all.
     """
 
     volume: PersistentVolume
     number: int
     size_nano: int
+    size_bytes: int
     shape: Shape
     reach: Reach | None
 
@@ -58,19 +60,6 @@ class _Shelf:
 
     free: dict[Shape, list[tuple[int, int, Offer]]] = field(default_factory=dict)
     claimed: dict[str, dict[int, Offer]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Candidates:
-    """The volumes that a claim could have.
-
-    Attributes:
-        prebound: the one that is meant for it already; None if there is none.
-        free: those that nobody claims, smallest first; nobody asks for them where one is prebound.
-    """
-
-    prebound: Offer | None
-    free: tuple[Offer, ...]
 
 
 class Offers:
@@ -90,8 +79,8 @@ class Offers:
             self._changed(None, volume)
         volumes.listen(self._changed)
 
-    def candidates(self, claim: PersistentVolumeClaim) -> Candidates:
-        """The volumes that *claim* could have, wherever they are.
+    def candidates(self, claim: PersistentVolumeClaim) -> list[Offer]:
+        """The volumes that *claim* could have, wherever they are: the one that is meant for it, or else free ones.
 
         Raises:
             PluginError: its selector cannot be parsed.
@@ -99,24 +88,26 @@ class Offers:
         """
         shelf = self._shelves.get(claim.class_name)
         if shelf is None:
-            return Candidates(None, ())
+            return []
         wanted, size_nano = _shape(claim.spec.volume_mode, claim.spec.volume_attributes_class_name, ()), size_of(claim)
         mine = shelf.claimed.get(claim.key, {})
         for _, offer in sorted(mine.items()):
             if is_bound_to(offer.volume.spec.claim_ref, claim) and _suits(offer, wanted, size_nano):
-                return Candidates(offer, ())
-        try:
-            selector = EVERYTHING if claim.spec.selector is None else compile_label_selector(claim.spec.selector)
-        except SelectorError as error:
-            raise PluginError(f"selector of persistentvolumeclaim {claim.key}: {error}") from error
+                return [offer]
         modes = frozenset(claim.spec.access_modes)
-        suitable = (
+        suitable = [
             offers[bisect_left(offers, (size_nano,)) :]
             for shape, offers in shelf.free.items()
             if modes <= shape.access_modes and shape[:2] == wanted[:2]
-        )
-        found = (offer for _, _, offer in merge(*suitable))
-        return Candidates(None, tuple(o for o in found if selector.matches(o.volume.metadata.labels)))
+        ]
+        found = [offer for _, _, offer in (suitable[0] if len(suitable) == 1 else merge(*suitable))]
+        if claim.spec.selector is None:
+            return found
+        try:
+            selector = compile_label_selector(claim.spec.selector)
+        except SelectorError as error:
+            raise PluginError(f"selector of persistentvolumeclaim {claim.key}: {error}") from error
+        return [offer for offer in found if selector.matches(offer.volume.metadata.labels)]
 
     def _changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         if old is not None:
@@ -135,6 +126,7 @@ class Offers:
             volume,
             next(self._numbers),
             size_nano,
+            whole(size_nano),
             _shape(spec.volume_mode, spec.volume_attributes_class_name, spec.access_modes),
             self._finder.of_affinity(spec.node_affinity.required if spec.node_affinity is not None else None),
         )

@@ -56,6 +56,7 @@ REASON_UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 _LOST: Final = "Lost"
 _LOOK_AGAIN_S: Final = 1.0  # also for what nobody wakes us for: the node and the pod
 _SITS_OUT: Final = PreFilterResult(SKIP)
+_GOES_ON: Final = PreFilterResult()
 
 _CLAIMS: Final = StateKey[Claims]("VolumeBinding")
 _BOOKING: Final = StateKey[Booking | None]("VolumeBinding/booking")
@@ -111,7 +112,7 @@ class VolumeBinding:
         if claims is None:
             return PreFilterResult(unresolvable(REASON_UNBOUND))
         state.write(_CLAIMS, claims)
-        return PreFilterResult()
+        return _GOES_ON
 
     def filter(self, state: CycleState, pod: PodInfo, rows: Rows) -> Rejections:
         """What is wrong with the claims on each node, as a sum of numbers; 0 where all is well.

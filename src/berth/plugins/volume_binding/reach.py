@@ -21,24 +21,32 @@ from berth.cluster.nodes import NodeTable
 from berth.plugins.node_selection import term_mask
 
 _NEVER: Final = -1
+_SEVERAL: Final = -1
 
 
 class Reach:
-    """The nodes that some terms, joined by *or*, match; made by `ReachFinder`."""
+    """The nodes that some terms, joined by *or*, match; made by `ReachFinder`.
 
-    __slots__ = ("__weakref__", "_finder", "_layout", "_rows", "_set", "_terms")
+    Attributes:
+        layout: that of the nodes when ``single`` was worked out.
+        single: the row, if it is exactly one; -1 otherwise.
+    """
+
+    __slots__ = ("__weakref__", "_finder", "_rows", "_set", "_terms", "layout", "single")
 
     def __init__(self, finder: "ReachFinder", terms: tuple[Term, ...]) -> None:
         self._finder, self._terms = finder, terms
-        self._layout = _NEVER
+        self.layout = _NEVER
         self._rows: Rows = np.zeros(0, dtype=np.intp)
         self._set: frozenset[int] | None = None
+        self.single = _SEVERAL
 
     def rows(self) -> Rows:
         """The rows of these nodes, ascending."""
-        layout = self._finder.layout()
-        if self._layout != layout:
-            self._rows, self._set, self._layout = self._finder.find(self._terms), None, layout
+        layout = self._finder.table.layout
+        if self.layout != layout:
+            self._rows, self._set, self.layout = self._finder.find(self._terms), None, layout
+            self.single = int(self._rows[0]) if len(self._rows) == 1 else _SEVERAL
         return self._rows
 
     def holds(self, row: int) -> bool:
@@ -60,12 +68,12 @@ class Reach:
 class ReachFinder:
     """Makes and shares the reaches of selectors.
 
-    Args:
-        table: the nodes.
+    Attributes:
+        table: the nodes; its layout changes whenever a reach may.
     """
 
     def __init__(self, table: NodeTable) -> None:
-        self._table = table
+        self.table = table
         self._known: WeakValueDictionary[NodeSelector | LabelSelector, Reach] = WeakValueDictionary()
         self._indexed = _NEVER
         self._by_value: dict[str, dict[str | None, list[int]]] = {}
@@ -84,9 +92,15 @@ class ReachFinder:
             return None
         return self._shared(selector, lambda: _topology_terms(selector))
 
-    def layout(self) -> int:
-        """Changes whenever nodes come or go, or change their labels."""
-        return self._table.layout
+    def single_rows(self, reaches: Iterable[Reach | None]) -> Rows:
+        """int: for each reach its one row; -1 where it is not exactly one."""
+        layout = self.table.layout
+        singles = []
+        for reach in reaches:
+            if reach is not None and reach.layout != layout:
+                reach.rows()
+            singles.append(_SEVERAL if reach is None else reach.single)
+        return np.array(singles, dtype=np.intp)
 
     def find(self, terms: Iterable[Term]) -> Rows:
         """The rows that some of *terms* match, ascending."""
@@ -102,7 +116,7 @@ class ReachFinder:
         return reach
 
     def _rows_of(self, term: Term) -> Rows:
-        table = self._table
+        table = self.table
         first = next((each for each in term.labels if each.operator == IN), None)
         if first is None:
             live = table.live_rows()
@@ -115,14 +129,14 @@ class ReachFinder:
 
     def _index(self, key: str) -> dict[str | None, list[int]]:
         """The rows by their value of a label."""
-        if self._indexed != self._table.layout:
+        if self._indexed != self.table.layout:
             self._by_value.clear()
-            self._indexed = self._table.layout
+            self._indexed = self.table.layout
         by_value = self._by_value.get(key)
         if by_value is None:
             by_value = self._by_value[key] = {}
-            for row in self._table.live_rows().tolist():
-                by_value.setdefault(self._table.node(row).metadata.labels.get(key), []).append(row)
+            for row in self.table.live_rows().tolist():
+                by_value.setdefault(self.table.node(row).metadata.labels.get(key), []).append(row)
         return by_value
 
 

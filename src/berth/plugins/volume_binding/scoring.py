@@ -12,8 +12,6 @@ from typing import Final
 
 import numpy as np
 
-from berth.api.quantity import value
-from berth.api.storage import STORAGE
 from berth.cluster.columns import Amounts, Rows
 from berth.framework.interface import MAX_NODE_SCORE, Scores
 from berth.framework.plugin_args import UtilizationShapePoint
@@ -88,9 +86,10 @@ def _static_use(matches: Sequence[Match], rows: Rows) -> dict[str, _Use]:
         if not len(here):
             continue
         use = by_class.setdefault(match.demand.claim.class_name, _Use.of(rows))
-        sizes = [value(offer.volume.spec.capacity.get(STORAGE, "0")) for offer in match.offers]
-        use.requested[here] += match.demand.size_bytes or 0
-        use.capacity[here] += np.array(sizes, dtype=np.int64)[match.chosen[here]]
+        offers = match.demand.offers.things
+        sizes = [offers[i].size_bytes for i in match.chosen[here].tolist()]
+        use.requested[here] += match.demand.size_bytes
+        use.capacity[here] += np.array(sizes, dtype=np.int64)
         use.counts[here] = 1
     return by_class
 
@@ -98,14 +97,16 @@ def _static_use(matches: Sequence[Match], rows: Rows) -> dict[str, _Use]:
 def _dynamic_use(provisions: Sequence[Provision], rows: Rows) -> dict[str, _Use]:
     by_class: dict[str, _Use] = {}
     for provision in provisions:
-        known = np.array([room.capacity_bytes is not None for room in provision.rooms], dtype=np.bool_)
+        if provision.demand.rooms is None:
+            continue
         here = np.flatnonzero(provision.asked & (provision.chosen >= 0))
-        here = here[known[provision.chosen[here]]] if len(here) else here
+        rooms = provision.demand.rooms.things
+        sizes = [rooms[i].capacity_bytes for i in provision.chosen[here].tolist()]
+        here = here[[size is not None for size in sizes]] if sizes else here
         if not len(here):
             continue
         use = by_class.setdefault(provision.demand.claim.class_name, _Use.of(rows))
-        sizes = [room.capacity_bytes or 0 for room in provision.rooms]
-        use.requested[here] += provision.demand.size_bytes or 0
-        use.capacity[here] = np.array(sizes, dtype=np.int64)[provision.chosen[here]]
+        use.requested[here] += provision.demand.size_bytes
+        use.capacity[here] = [size for size in sizes if size is not None]
         use.counts[here] = 1
     return by_class

@@ -7,10 +7,10 @@ looked at together, one claim after the other.  Called by the VolumeBinding plug
 Source: k8s pkg/scheduler/framework/plugins/volumebinding/binder.go, ``FindPodVolumes``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,9 @@ from berth.cluster.kinds import CSI_DRIVER, CSI_NODE
 from berth.framework.interface import Rejections
 from berth.framework.status import PluginError
 from berth.plugins.csi_migration import InTreeDriver, TranslationError, in_tree_driver, translate_affinity
-from berth.plugins.volume_binding.candidates import Candidates, Offer, Offers, size_of
+from berth.plugins.volume_binding.candidates import Offer, Offers, size_of
 from berth.plugins.volume_binding.capacities import Capacities, Room
+from berth.plugins.volume_binding.choosing import NOTHING, Choices, Shortlist
 from berth.plugins.volume_binding.reach import Reach, ReachFinder
 
 OUT_OF_REACH: Final = 1  # a volume of the pod cannot be reached from the node
@@ -46,19 +47,6 @@ _NOBODY: Final = -2
 
 _NO_ROWS: Final[Rows] = np.zeros(0, dtype=np.intp)
 
-Choices = NDArray[np.int64]
-"""Shape (len(rows),): index of what was chosen for each row; -1 for nothing."""
-
-_Taken = Callable[[int, Rows], Mask]
-
-
-class _Placed(Protocol):
-    """Something that can be reached from some nodes."""
-
-    @property
-    def reach(self) -> Reach | None:
-        """These nodes; None for all."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
@@ -67,14 +55,16 @@ class Demand:
     Attributes:
         claim: the claim.
         storage_class: its class.
-        candidates: the volumes that it could have.
-        size_bytes: what it asks for; None if it does not say.
+        offers: the volumes that it could have.
+        rooms: what is reported that is large enough for a new volume; None where nobody has to ask.
+        size_bytes: what it asks for; 0 if it does not say.
     """
 
     claim: PersistentVolumeClaim
     storage_class: StorageClass
-    candidates: Candidates
-    size_bytes: int | None
+    offers: Shortlist[Offer]
+    rooms: Shortlist[Room] | None
+    size_bytes: int
 
     @property
     def selected_node(self) -> str | None:
@@ -101,22 +91,19 @@ class Match:
 
     Attributes:
         demand: the claim.
-        offers: the candidates.
-        chosen: which of them, by row.
+        chosen: the index of the offer, by row.
     """
 
     demand: Demand
-    offers: Sequence[Offer]
     chosen: Choices
 
-    def gets(self, offer: Offer, spots: Rows) -> Mask:
-        """bool, shape (len(spots),): where among these rows the claim gets *offer*."""
-        mask: Mask = self.chosen[spots] == self._index.get(offer, _NOBODY)
-        return mask
-
     @cached_property
-    def _index(self) -> dict[Offer, int]:
-        return {offer: number for number, offer in enumerate(self.offers)}
+    def numbers(self) -> NDArray[np.int64]:
+        """int64, by row: the number of the volume that the claim gets; -1 where it gets none."""
+        if not self.demand.offers.things:
+            return self.chosen
+        numbers = np.array([offer.number for offer in self.demand.offers.things], dtype=np.int64)
+        return np.where(self.chosen == NOTHING, NOTHING, numbers[self.chosen])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,13 +113,11 @@ class Provision:
     Attributes:
         demand: the claim.
         asked: bool, by row: where it is to be.
-        rooms: what is reported about the room for it; empty where nobody has to ask.
-        chosen: which of them, by row.
+        chosen: the index of the room, by row; -1 where nobody had to ask.
     """
 
     demand: Demand
     asked: Mask
-    rooms: Sequence[Room]
     chosen: Choices
 
 
@@ -173,8 +158,18 @@ class Search:
         """
         text = claim.spec.resources.requests.get(STORAGE)
         selected = SELECTED_NODE in claim.metadata.annotations
-        candidates = Candidates(None, ()) if selected else self._offers.candidates(claim)
-        return Demand(claim, storage_class, candidates, None if text is None else value(text))
+        offers = [] if selected else self._offers.candidates(claim)
+        size_bytes = 0 if text is None else value(text)
+        driver = self._objects.get(CSI_DRIVER, storage_class.provisioner)
+        asks = text is not None and driver is not None and driver.spec.storage_capacity
+        rooms = self._capacities.rooms(storage_class.metadata.name, size_bytes) if asks else None
+        return Demand(
+            claim,
+            storage_class,
+            Shortlist(offers, self._finder),
+            None if rooms is None else Shortlist(rooms, self._finder),
+            size_bytes,
+        )
 
     def find(self, claims: Claims, rows: Rows) -> Findings:
         """What becomes of *claims* on each of *rows*.
@@ -247,28 +242,16 @@ class Search:
         selected = [demand for demand in waiting if demand.selected_node is not None]
         matched = [demand for demand in waiting if demand.selected_node is None]
         to_make: list[tuple[Demand, Mask]] = [(demand, open_) for demand in selected]
+        spot_of = self._spots(rows)
         for demand in sorted(matched, key=lambda each: size_of(each.claim)):
-            match = self._match(demand, rows, open_, findings.matches)
+            match = _match(demand, spot_of, open_, findings.matches)
             findings.matches.append(match)
-            to_make.append((demand, open_ & (match.chosen == _NONE)))
+            to_make.append((demand, open_ & (match.chosen == NOTHING)))
         left = open_
         for demand, asked in to_make:
-            left = left & ~self._provision(demand, left & asked, rows, findings)
+            left = left & ~self._provision(demand, left & asked, rows, spot_of, findings)
 
-    def _match(self, demand: Demand, rows: Rows, open_: Mask, before: Sequence[Match]) -> Match:
-        """The smallest volume for each row that is open and that no claim before gets there."""
-        prebound = demand.candidates.prebound
-        offers: Sequence[Offer] = demand.candidates.free if prebound is None else (prebound,)
-
-        def taken(number: int, spots: Rows) -> Mask:
-            mask: Mask = np.zeros(len(spots), dtype=np.bool_)
-            for match in before:
-                mask |= match.gets(offers[number], spots)
-            return mask
-
-        return Match(demand, offers, self._first(offers, rows, open_, taken if before else None))
-
-    def _provision(self, demand: Demand, asked: Mask, rows: Rows, findings: Findings) -> Mask:
+    def _provision(self, demand: Demand, asked: Mask, rows: Rows, spot_of: Rows, findings: Findings) -> Mask:
         """Note where a volume can be made; returns where it is asked for and cannot be."""
         fails: Mask = np.zeros(len(rows), dtype=np.bool_)
         if not np.count_nonzero(asked):
@@ -280,22 +263,14 @@ class Search:
             fails = asked & ~self._allowed(found.allowed_topologies, rows)
         findings.codes[fails] |= NO_VOLUME
         asked = asked & ~fails
-        rooms = self._rooms(demand)
-        chosen = np.full(len(rows), _NONE, dtype=np.int64)
-        if rooms is not None:
-            chosen = self._first(rooms, rows, asked)
-            short = asked & (chosen == _NONE)
+        chosen = np.full(len(rows), NOTHING, dtype=np.int64)
+        if demand.rooms is not None:
+            chosen = demand.rooms.first(spot_of, asked)
+            short = asked & (chosen == NOTHING)
             findings.codes[short] |= NO_ROOM
             asked, fails = asked & ~short, fails | short
-        findings.provisions.append(Provision(demand, asked, rooms or (), chosen))
+        findings.provisions.append(Provision(demand, asked, chosen))
         return fails
-
-    def _rooms(self, demand: Demand) -> list[Room] | None:
-        """What is large enough; None where nobody has to ask."""
-        driver = self._objects.get(CSI_DRIVER, demand.storage_class.provisioner)
-        if demand.size_bytes is None or driver is None or not driver.spec.storage_capacity:
-            return None
-        return self._capacities.rooms(demand.storage_class.metadata.name, demand.size_bytes)
 
     def _allowed(self, terms: Sequence[TopologySelectorTerm], rows: Rows) -> Mask:
         allowed: Mask = np.zeros(len(rows), dtype=np.bool_)
@@ -308,34 +283,9 @@ class Search:
 
     # -- rows --------------------------------------------------------------------------------------------------------
 
-    def _first(self, things: Sequence[_Placed], rows: Rows, open_: Mask, taken: _Taken | None = None) -> Choices:
-        """The first of *things* that can be reached from each row, among rows that are open.
-
-        Args:
-            things: what there is to choose from.
-            rows: for which rows.
-            open_: bool, shape (len(rows),): which of them want something.
-            taken: the number of a thing, and some places in *rows*, to a mask of those where it is not to be had.
-        """
-        chosen = np.full(len(rows), _NONE, dtype=np.int64)
-        left = open_.copy()
-        many = int(np.count_nonzero(left))
-        spot_of = self._spots(rows)
-        for number, thing in enumerate(things):
-            if not many:
-                break
-            spots = _open_spots(thing.reach, left, spot_of)
-            if taken is not None and len(spots):
-                spots = spots[~taken(number, spots)]
-            if len(spots):
-                chosen[spots] = number
-                left[spots] = False
-                many -= len(spots)
-        return chosen
-
     def _spots(self, rows: Rows) -> Rows:
         """int, shape (capacity of the table,): where each row stands in *rows*; -1 for those that do not."""
-        spots = np.full(len(self._table.live), _NONE, dtype=np.intp)
+        spots = np.full(len(self._table.live), NOTHING, dtype=np.intp)
         spots[rows] = np.arange(len(rows))
         return spots
 
@@ -346,17 +296,20 @@ class Search:
 
     def _row_of(self, node_name: str) -> int:
         row = self._table.row_of(node_name)
-        return _NONE if row is None else row
+        return NOTHING if row is None else row
 
 
-def _open_spots(reach: Reach | None, left: Mask, spot_of: Rows) -> Rows:
-    """Which of the places that are left can be reached."""
-    if reach is None:
-        return np.flatnonzero(left)
-    rows = reach.rows()
-    if len(rows) == 1:
-        spot = spot_of.item(rows.item(0))
-        return np.array([spot], dtype=np.intp) if spot != _NONE and left.item(spot) else _NO_ROWS
-    spots: Rows = spot_of[rows]
-    spots = spots[spots != _NONE]
-    return spots[left[spots]]
+def _match(demand: Demand, spot_of: Rows, open_: Mask, before: Sequence[Match]) -> Match:
+    """The smallest volume for each row that is open and that no claim before gets there."""
+    offers = demand.offers
+    if not before:
+        return Match(demand, offers.first(spot_of, open_))
+    numbers = np.array([offer.number for offer in offers.things], dtype=np.int64)
+
+    def taken(things: NDArray[np.intp], spots: Rows) -> Mask:
+        mask: Mask = np.zeros(len(spots), dtype=np.bool_)
+        for match in before:
+            mask |= match.numbers[spots] == numbers[things]
+        return mask
+
+    return Match(demand, offers.first(spot_of, open_, taken))
