@@ -135,6 +135,10 @@ ERRORS: Mapping[str, tuple[list[Any], str]] = {
         ],
         "selector of persistentvolumeclaim default/data",
     ),
+    "a size that is none": (
+        [a_class(), a_claim(class_name="standard", size="much")],
+        r"persistentvolumeclaim default/data: spec.resources.requests: .*'much'",
+    ),
 }
 
 

@@ -259,6 +259,15 @@ def test_if_one_promise_cannot_be_made_none_is() -> None:
     assert scene.volume("pv").spec.claim_ref is None
 
 
+def test_nothing_is_promised_on_a_node_that_is_gone() -> None:
+    scene = dynamic()
+    info = scene.cluster.info(scene.pod)
+    scene.plugin.pre_filter(scene.state, info)
+    with pytest.raises(PluginError, match='node "gone" not found'):
+        scene.plugin.reserve(scene.state, info, "gone")
+    assert scene.claim().metadata.annotations == {}
+
+
 # -- writing and waiting -----------------------------------------------------------------------------------------------
 
 

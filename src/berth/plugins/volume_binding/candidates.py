@@ -79,17 +79,20 @@ class Offers:
             self._changed(None, volume)
         volumes.listen(self._changed)
 
-    def candidates(self, claim: PersistentVolumeClaim) -> list[Offer]:
+    def candidates(self, claim: PersistentVolumeClaim, size_nano: int) -> list[Offer]:
         """The volumes that *claim* could have, wherever they are: the one that is meant for it, or else free ones.
+
+        Args:
+            claim: the claim.
+            size_nano: what it asks for, in billionths of a byte.
 
         Raises:
             PluginError: its selector cannot be parsed.
-            QuantityError: its size is no quantity.
         """
         shelf = self._shelves.get(claim.class_name)
         if shelf is None:
             return []
-        wanted, size_nano = _shape(claim.spec.volume_mode, claim.spec.volume_attributes_class_name, ()), size_of(claim)
+        wanted = _shape(claim.spec.volume_mode, claim.spec.volume_attributes_class_name, ())
         mine = shelf.claimed.get(claim.key, {})
         for _, offer in sorted(mine.items()):
             if is_bound_to(offer.volume.spec.claim_ref, claim) and _suits(offer, wanted, size_nano):
@@ -157,15 +160,6 @@ class Offers:
                 del shelf.free[offer.shape]
         if not shelf.free and not shelf.claimed:
             del self._shelves[volume.class_name]
-
-
-def size_of(claim: PersistentVolumeClaim) -> int:
-    """What a claim asks for, in billionths of a byte.
-
-    Raises:
-        QuantityError: it is no quantity.
-    """
-    return nano_value(claim.spec.resources.requests.get(STORAGE, "0"))
 
 
 def is_bound_to(reference: ObjectReference | None, claim: PersistentVolumeClaim) -> bool:

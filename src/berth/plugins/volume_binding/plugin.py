@@ -97,7 +97,7 @@ class VolumeBinding:
         """Sort the claims into bound and waiting ones; skip if there are none.
 
         Raises:
-            PluginError: a class does not say when to bind, or a selector cannot be parsed.
+            PluginError: a class does not say when to bind, or a claim cannot be made sense of.
         """
         if not pod.volumes:
             return _SITS_OUT
@@ -145,15 +145,17 @@ class VolumeBinding:
         """Promise the volumes that were found.
 
         Raises:
-            PluginError: one of them has changed meanwhile.
+            PluginError: one of them, or the node, has changed meanwhile.
         """
         if not pod.volumes or self.name in state.skip_filter:
             return SUCCESS
         claims = state.read(_CLAIMS)
-        row = self._cluster.table.row_of(node_name)
-        if not claims.waiting or row is None:
+        if not claims.waiting:
             state.write(_BOOKING, None)
             return SUCCESS
+        row = self._cluster.table.row_of(node_name)
+        if row is None:
+            raise PluginError(f'node "{node_name}" not found')
         booking = Booking(self._cluster, self._search, node_name)
         booking.assume(self._search.find(claims, np.array([row], dtype=np.intp)))
         state.write(_BOOKING, booking)

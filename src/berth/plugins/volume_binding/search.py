@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.api.quantity import value
+from berth.api.quantity import QuantityError, nano_value, whole
 from berth.api.storage import (
     MIGRATED_PLUGINS,
     SELECTED_NODE,
@@ -31,7 +31,7 @@ from berth.cluster.kinds import CSI_DRIVER, CSI_NODE
 from berth.framework.interface import Rejections
 from berth.framework.status import PluginError
 from berth.plugins.csi_migration import InTreeDriver, TranslationError, in_tree_driver, translate_affinity
-from berth.plugins.volume_binding.candidates import Offer, Offers, size_of
+from berth.plugins.volume_binding.candidates import Offer, Offers
 from berth.plugins.volume_binding.capacities import Capacities, Room
 from berth.plugins.volume_binding.choosing import NOTHING, Choices, Shortlist
 from berth.plugins.volume_binding.reach import Reach, ReachFinder
@@ -57,14 +57,19 @@ class Demand:
         storage_class: its class.
         offers: the volumes that it could have.
         rooms: what is reported that is large enough for a new volume; None where nobody has to ask.
-        size_bytes: what it asks for; 0 if it does not say.
+        size_nano: what it asks for, in billionths of a byte; 0 if it does not say.
     """
 
     claim: PersistentVolumeClaim
     storage_class: StorageClass
     offers: Shortlist[Offer]
     rooms: Shortlist[Room] | None
-    size_bytes: int
+    size_nano: int
+
+    @property
+    def size_bytes(self) -> int:
+        """What it asks for in bytes."""
+        return whole(self.size_nano)
 
     @property
     def selected_node(self) -> str | None:
@@ -153,22 +158,24 @@ class Search:
         """A claim that waits for its first pod, with the volumes that it could have.
 
         Raises:
-            PluginError: its selector cannot be parsed.
-            QuantityError: its size is no quantity.
+            PluginError: its selector cannot be parsed, or its size is no quantity.
         """
         text = claim.spec.resources.requests.get(STORAGE)
+        try:
+            size_nano = 0 if text is None else nano_value(text)
+        except QuantityError as error:
+            raise PluginError(f"persistentvolumeclaim {claim.key}: spec.resources.requests: {error}") from error
         selected = SELECTED_NODE in claim.metadata.annotations
-        offers = [] if selected else self._offers.candidates(claim)
-        size_bytes = 0 if text is None else value(text)
+        offers = [] if selected else self._offers.candidates(claim, size_nano)
         driver = self._objects.get(CSI_DRIVER, storage_class.provisioner)
         asks = text is not None and driver is not None and driver.spec.storage_capacity
-        rooms = self._capacities.rooms(storage_class.metadata.name, size_bytes) if asks else None
+        rooms = self._capacities.rooms(storage_class.metadata.name, whole(size_nano)) if asks else None
         return Demand(
             claim,
             storage_class,
             Shortlist(offers, self._finder),
             None if rooms is None else Shortlist(rooms, self._finder),
-            size_bytes,
+            size_nano,
         )
 
     def find(self, claims: Claims, rows: Rows) -> Findings:
@@ -243,7 +250,7 @@ class Search:
         matched = [demand for demand in waiting if demand.selected_node is None]
         to_make: list[tuple[Demand, Mask]] = [(demand, open_) for demand in selected]
         spot_of = self._spots(rows)
-        for demand in sorted(matched, key=lambda each: size_of(each.claim)):
+        for demand in sorted(matched, key=lambda each: each.size_nano):
             match = _match(demand, spot_of, open_, findings.matches)
             findings.matches.append(match)
             to_make.append((demand, open_ & (match.chosen == NOTHING)))
