@@ -6,10 +6,15 @@ classes come and go; owned by `berth.cluster.cache.Cluster`.
 Source: k8s pkg/scheduler/framework/plugins/dynamicresources/extended/extendedresourcecache.go.
 """
 
+from collections.abc import Iterable
+from typing import Final
+
 from berth.api.dra import DeviceClass
 from berth.api.requests import DEVICE_CLASS_PREFIX
 from berth.cluster.kinds import DEVICE_CLASS
 from berth.cluster.objects import Objects
+
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 class DeviceClasses:
@@ -27,6 +32,12 @@ class DeviceClasses:
         """The name of the class behind *resource*; None if there is none."""
         found = self._by_resource.get(resource)
         return None if found is None else found.metadata.name
+
+    def backed(self, resources: Iterable[str]) -> frozenset[str]:
+        """Those of the resources that some class stands behind."""
+        if not self._by_resource:
+            return _NONE
+        return frozenset(name for name in resources if name in self._by_resource)
 
     def _changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         if new is None:

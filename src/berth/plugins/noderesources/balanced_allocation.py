@@ -25,6 +25,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Scope, Scores
 from berth.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from berth.framework.status import SKIP, SUCCESS, PluginError, Status
+from berth.plugins.noderesources.backing import backed_resources
 from berth.plugins.noderesources.scoring import FEW, Ask, Grid, ask_of, figures, node_figures, weighted
 from berth.plugins.noderesources.strategies import quotient, quotients
 
@@ -45,13 +46,16 @@ class NodeResourcesBalancedAllocation:
         self._table = handle.cluster.table
         self._rules = replace(handle.cluster.rules, node_allocatable_claims=False)
         self._scored = weighted((args or NodeResourcesBalancedAllocationArgs()).resources)
+        self._backed = backed_resources(handle)
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """What the pod counts as once it is placed.
+        """What the pod counts as once it is placed; a pod that devices stand behind is like no other.
 
         Raises:
             PluginError: an amount is no quantity.
         """
+        if self._backed(pod.asked):
+            return None
         return tuple(self._requests(pod).items())
 
     def pre_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status:
