@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.builders import a_pod
 from tests.devices import a_device_claim, a_result, an_allocation
 
 from berth.cluster.device_claims import DeviceClaims
@@ -99,3 +100,38 @@ def test_a_promise_does_not_pass_on_to_a_new_claim_of_the_same_name() -> None:
     objects.put(RESOURCE_CLAIM, new)
     claims.withdraw(UID)
     assert follower.heard == [(None, PROMISED), (None, new), (PROMISED, None)]
+
+
+def test_the_claim_that_was_made_for_the_extended_resources_of_a_pod_is_found_while_it_exists() -> None:
+    pod, other = a_pod("web"), a_pod("other")
+    special, plain = a_device_claim("special", owner=pod, special=True), a_device_claim("plain", owner=other)
+    objects, claims = seen(special, plain)
+    assert (claims.special_of(pod.uid), claims.special_of(other.uid)) == (special, None)
+    objects.remove(RESOURCE_CLAIM, "special", "default")
+    assert claims.special_of(pod.uid) is None
+
+
+def test_of_two_special_claims_of_a_pod_the_later_is_found_and_either_may_go_first() -> None:
+    pod = a_pod("web")
+    first, second = (a_device_claim(name, owner=pod, special=True) for name in ("first", "second"))
+    objects, claims = seen(first, second)
+    assert claims.special_of(pod.uid) is second
+    objects.remove(RESOURCE_CLAIM, "first", "default")
+    assert claims.special_of(pod.uid) is second
+    objects.remove(RESOURCE_CLAIM, "second", "default")
+    assert claims.special_of(pod.uid) is None
+
+
+def test_what_was_written_counts_unless_something_later_is_shown() -> None:
+    objects, claims = seen(SHOWN)
+    assert claims.wrote(WRITTEN)
+    assert claims.get("claim", "default") is WRITTEN
+    objects.put(RESOURCE_CLAIM, later := a_device_claim("claim", version="3"))
+    assert claims.wrote(WRITTEN)
+    assert claims.get("claim", "default") is later
+
+
+def test_what_was_created_cannot_count_before_it_is_shown() -> None:
+    _, claims = seen()
+    assert not claims.wrote(WRITTEN)
+    assert claims.get("claim", "default") is None
