@@ -222,11 +222,10 @@ class Allocator:
             )
 
     def _with_room(self, wish: Wish, found: list[Candidate]) -> list[Candidate]:
-        """Those of the selected devices that have room for what is taken; none if they all must and some have not."""
+        """Those of the selected devices that have room for what is taken; the others are not among *all*."""
         if not self._rules.consumable_capacity:
             return found
-        left = [each for each in found if self._has_room(wish, each.record)]
-        return [] if self._rules.all_needs_capacity and len(left) < len(found) else left
+        return [each for each in found if self._has_room(wish, each.record)]
 
     def _has_room(self, wish: Wish, record: DeviceRecord) -> bool:
         taken = taking(record, wish.capacity, fractional=self._rules.fractional_capacity)

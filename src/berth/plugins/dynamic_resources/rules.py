@@ -23,10 +23,8 @@ class AllocatorRules:
         fractional_capacity: ranges of capacities may be in thousandths.
         distinct_per_device: ``distinctAttribute`` holds between the devices of one request, too; otherwise only the
             last device of each request counts.
-        all_needs_capacity: ``All`` fails where one of the devices has no room; otherwise it leaves that one out.
-        corrected_counters: counters are kept per driver and pool and given back whenever a device is given up;
-            otherwise per name of the pool, and not by a device that is refused for its taints or a constraint, nor by
-            one that can be shared.
+        corrected_counters: counters are given back whenever a device is given up; otherwise not by a device that is
+            refused for its taints or a constraint, nor by one that can be shared.
         detailed_errors: errors name the device, and give hints.
     """
 
@@ -39,7 +37,6 @@ class AllocatorRules:
     consumable_capacity: bool = True
     fractional_capacity: bool = True
     distinct_per_device: bool = True
-    all_needs_capacity: bool = True
     corrected_counters: bool = True
     detailed_errors: bool = True
 
@@ -57,7 +54,6 @@ class AllocatorRules:
             consumable_capacity=on("DRAConsumableCapacity"),
             fractional_capacity=on("DRAFractionalCapacityRange"),
             distinct_per_device=behaviours.dra_distinct_attribute_per_device,
-            all_needs_capacity=behaviours.dra_all_mode_needs_capacity_on_every_device,
             corrected_counters=behaviours.dra_allocator_corrected_counters,
             detailed_errors=behaviours.dra_detailed_allocator_errors,
         )

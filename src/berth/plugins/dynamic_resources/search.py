@@ -218,7 +218,7 @@ class Search:
                 continue
             if self._take(frame, wish, candidate, must=is_all):
                 self._stack.append(frame)
-                self._at = _Position(frame.claim, frame.request, wish, frame.done + 1, frame.next)
+                self._at = _Position(frame.claim, frame.request, wish, frame.done + 1, 0 if is_all else frame.next)
                 return _Outcome.CHOSEN
         return _Outcome.FAILED
 
