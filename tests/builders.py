@@ -29,7 +29,7 @@ from berth.api.selectors import SelectorRequirement
 from berth.cluster.cache import Cluster
 from berth.config.gates import default_gates
 from berth.config.versions import row_of
-from berth.framework.handle import Handle, PodBinder
+from berth.framework.handle import Handle, ObjectWriter, PodBinder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -233,6 +233,7 @@ def a_handle(
     minor: str = "1.37",
     gates: Mapping[str, bool] | None = None,
     binder: PodBinder | None = None,
+    writer: ObjectWriter | None = None,
 ) -> Handle:
     """The surroundings of a plugin in Kubernetes *minor*, its gates at their defaults but for *gates*."""
     row = row_of(minor)
@@ -241,6 +242,7 @@ def a_handle(
         gates=default_gates(row).with_values(gates or {}),
         behaviours=row.behaviours,
         binder=binder,
+        writer=writer,
     )
 
 

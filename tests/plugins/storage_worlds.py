@@ -9,9 +9,10 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
-from tests.builders import a_cluster, a_node
+from tests.builders import a_cluster, a_node, a_term
 from tests.storage import (
     KIND_OF,
+    a_capacity,
     a_claim,
     a_class,
     a_csi_driver,
@@ -26,15 +27,18 @@ from tests.storage import (
 )
 
 from berth.api.pod import Pod
+from berth.api.selectors import LabelSelector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from berth.api.affinity import NodeSelectorTerm
     from berth.api.node import Node
     from berth.api.pod import Volume
     from berth.api.storage import (
         CsiDriver,
         CsiNode,
+        CsiStorageCapacity,
         PersistentVolume,
         PersistentVolumeClaim,
         StorageClass,
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 NODES = ("n0", "n1", "n2", "n3")
 CLAIMS = ("c0", "c1", "c2", "c3", "asker-scratch", "p0-scratch")
 VOLUMES = ("v0", "v1", "v2", "v3")
+FREE = ("f0", "f1", "f2", "f3", "f4", "f5")
 CLASSES = ("s0", "s1", "s2")
 DRIVERS = ("disks.example.com", "ebs.csi.aws.com", "pd.csi.storage.gke.io")
 PROVISIONERS = (DRIVERS[0], "kubernetes.io/aws-ebs", "kubernetes.io/no-provisioner")
@@ -66,6 +71,10 @@ class Maker:
 
     def one(self, *choices: Any) -> Any:
         return self._random.choice(choices)
+
+    def rarely(self, *choices: Any) -> Any:
+        """One of the choices, seldom; None else."""
+        return self.one(*choices) if self._random.random() < 0.15 else None
 
     def labels(self, *values: str) -> dict[str, str]:
         return {key: self.one(*values) for key in self._random.sample(KEYS, self.one(0, 1, 2))}
@@ -90,20 +99,69 @@ class Maker:
     def asker(self) -> Pod:
         return a_pod_with(*self.volumes(), name="asker")
 
+    def asker_for_claims(self) -> Pod:
+        names = self._random.sample(CLAIMS[:4], self.one(1, 1, 2, 3))
+        return a_pod_with(*map(claim, names), *self.one([], [], [ephemeral("scratch")]), name="asker")
+
     def pod(self) -> Pod:
         return a_pod_with(*self.volumes(), name=self.one("p0", "p1", "p2", "p3", "p4", "p5"), on=self.one(*NODES))
 
-    def claim(self, name: str = "") -> PersistentVolumeClaim:
+    def claim(self, name: str = "", *, unbound: bool = False) -> PersistentVolumeClaim:
         name = name or self.one(*CLAIMS)
         maker = name.removesuffix("-scratch")
         owner = a_pod_with(name=maker) if maker != name and self.one(True, True, True, False) else None
         return a_claim(
             name,
-            volume=self.one("", *VOLUMES, *VOLUMES, "gone"),
-            class_name=self.one(None, *CLASSES, *CLASSES, "gone"),
+            volume="" if unbound else self.one("", *VOLUMES, *VOLUMES, "gone"),
+            class_name=self.one(*CLASSES) if unbound else self.one(None, *CLASSES, *CLASSES, "gone"),
             modes=self.one(["ReadWriteOnce"], ["ReadWriteOnce"], ["ReadWriteOncePod"]),
+            size=self.one(None, "1Gi", "2Gi", "3Gi"),
+            selector=self.rarely(LabelSelector(match_labels={"disk": "a"})),
+            volume_mode=self.rarely("Filesystem", "Block"),
+            attributes_class=self.rarely("", "fast"),
+            selected_node=(self.rarely(*NODES) or "") if unbound else "",
             owner=owner,
         )
+
+    def term(self) -> NodeSelectorTerm:
+        return a_term((self.one(*KEYS), self.one("In", "In", "In", "NotIn", "Exists"), [self.one("a", "b")]))
+
+    def free_volume(self, name: str = "") -> PersistentVolume:
+        """A volume that a claim could have; volumes of different names have different sizes."""
+        name = name or self.one(*FREE)
+        claimed_by = self.rarely(a_claim(self.one(*CLAIMS)))
+        return a_volume(
+            name,
+            size=f"{1000 * self.one(1, 2, 3) + FREE.index(name)}Mi",
+            class_name=self.one(*CLASSES),
+            labels=self.labels("a", "b"),
+            on=self.one(None, [self.term()], [self.term(), self.term()]),
+            modes=self.one(["ReadWriteOnce"], ["ReadWriteOnce", "ReadWriteOncePod"]),
+            volume_mode=self.rarely("Filesystem", "Block"),
+            attributes_class=self.rarely("", "fast"),
+            claimed_by=claimed_by,
+            claim_uid=self.one(None, "", "another"),
+            phase=self.rarely("Released") or "Available",
+            deleting=self.rarely(True) is not None,
+        )
+
+    def capacity(self) -> CsiStorageCapacity:
+        """A capacity that is always of the same class."""
+        number = self.one(0, 1, 2, 3)
+        return a_capacity(
+            f"room-{number}",
+            class_name=CLASSES[number % 2],
+            capacity=self.one(None, "500Mi", "2Gi", "10Gi", "100Gi"),
+            maximum=self.one(None, None, "500Mi", "5Gi"),
+            topology=self.one(
+                None, LabelSelector(), *(LabelSelector(match_labels={key: value}) for key in KEYS for value in "ab")
+            ),
+        )
+
+    def waiting_class(self, name: str = "") -> StorageClass:
+        topologies = self.one((), (), (), [{self.one(*KEYS): ["a"]}], [{self.one(*KEYS): ["a", "b"]}, {}])
+        provisioner = self.one(DRIVERS[0], DRIVERS[0], DRIVERS[1], "kubernetes.io/no-provisioner")
+        return a_class(name or self.one(*CLASSES), provisioner=provisioner, topologies=topologies)
 
     def volume(self, name: str = "") -> PersistentVolume:
         by_driver = {"driver": self.one(*DRIVERS), "handle": self.one("h0", "h1", "h2")}
@@ -117,10 +175,11 @@ class Maker:
 
     def csi_node(self, name: str = "") -> CsiNode:
         limits = {driver: self.one(None, 0, 1, 1, 2, 3) for driver in self._random.sample(DRIVERS, self.one(1, 2, 3))}
-        return a_csi_node(name or self.one(*NODES), limits)
+        return a_csi_node(name or self.one(*NODES), limits, migrated=self.one(None, None, "kubernetes.io/aws-ebs"))
 
     def csi_driver(self, name: str = "") -> CsiDriver:
-        return a_csi_driver(name or self.one(*DRIVERS), prevents=self.one(None, False, True))
+        name = name or self.one(*DRIVERS)
+        return a_csi_driver(name, prevents=self.one(None, False, True), capacity=self.one(None, False, True, True))
 
     def attachment(self) -> VolumeAttachment:
         volume = self.one(None, *VOLUMES, "gone")
@@ -145,6 +204,38 @@ class Maker:
         """What happens to the cluster, one thing after the other."""
         for _ in range(self.one(0, 3, 8)):
             take(cluster, self.thing(), goes=self.one(True, False, False))
+            yield
+
+    def world_of_waiting_claims(self) -> Cluster:
+        """A cluster with claims that wait for their first pod, and what they may get."""
+        cluster = a_cluster([self.node(name) for name in NODES])
+        things = [
+            *map(self.waiting_class, CLASSES),
+            *(self.claim(name, unbound=self.one(True, True, False)) for name in CLAIMS),
+            *map(self.volume, VOLUMES),
+            *map(self.free_volume, FREE),
+            *(self.capacity() for _ in range(5)),
+            *map(self.csi_driver, DRIVERS),
+            *map(self.csi_node, NODES),
+        ]
+        for thing in things:
+            take(cluster, thing, goes=False)
+        return cluster
+
+    def changes_of_waiting_claims(self, cluster: Cluster) -> Iterator[None]:
+        """As `changes`, in such a cluster."""
+        makers = (
+            self.node,
+            lambda: self.claim(unbound=True),
+            self.free_volume,
+            self.free_volume,
+            self.capacity,
+            self.waiting_class,
+            self.csi_driver,
+            self.csi_node,
+        )
+        for _ in range(self.one(0, 3, 8)):
+            take(cluster, self.one(*makers)(), goes=self.one(True, False, False, False))
             yield
 
     def _all_things(self) -> Iterator[Any]:

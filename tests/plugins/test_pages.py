@@ -64,5 +64,5 @@ def test_example(manifests: str, outcome: str) -> None:
 
 
 def test_every_page_of_a_plugin_that_looks_at_storage_or_features_has_an_example() -> None:
-    pages = ("NodeDeclaredFeatures", "NodeVolumeLimits", "VolumeRestrictions", "VolumeZone")
+    pages = ("NodeDeclaredFeatures", "NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone")
     assert all(EXAMPLE.search((PAGES / f"{page}.md").read_text(encoding="utf-8")) for page in pages)

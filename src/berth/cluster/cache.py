@@ -13,6 +13,8 @@ from berth.api.meta import NodeName, PodUid
 from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.requests import RequestRules
+from berth.cluster.assumed import AssumeCache
+from berth.cluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from berth.cluster.nodes import NodeTable
 from berth.cluster.objects import Objects
 from berth.cluster.pods import DEFAULT_RULES, PodInfo
@@ -43,12 +45,16 @@ class Cluster:
     Attributes:
         table: the nodes as columns.
         objects: everything that is neither pod nor node.
+        assumed_volumes: persistent volumes, with what we have promised.
+        assumed_claims: claims of persistent volumes, with the nodes that we have selected.
         rules: how requests of placed pods are added up.
     """
 
     def __init__(self, rules: RequestRules = DEFAULT_RULES) -> None:
         self.table = NodeTable()
         self.objects = Objects()
+        self.assumed_volumes = AssumeCache(self.objects, PERSISTENT_VOLUME)
+        self.assumed_claims = AssumeCache(self.objects, PERSISTENT_VOLUME_CLAIM)
         self.rules = rules
         self._placed: dict[PodUid, PlacedPod] = {}
         self._assumed: set[PodUid] = set()

@@ -173,7 +173,8 @@ class PodInfo:
     @cached_property
     def volumes(self) -> tuple[Volume, ...]:
         """The volumes that rules about storage look at: claims and disks."""
-        return tuple(volume for volume in self.pod.spec.volumes if volume.is_storage)
+        volumes = self.pod.spec.volumes
+        return tuple(volume for volume in volumes if volume.is_storage) if volumes else ()
 
     @cached_property
     def required_node_affinity(self) -> RequiredNodeAffinity:

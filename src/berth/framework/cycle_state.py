@@ -56,6 +56,11 @@ class CycleState:
             raise StateNotFoundError(f'reading "{key.name}" from cycleState: not found') from None
         return value
 
+    def get(self, key: StateKey[T]) -> T | None:
+        """The value under *key*; None if there is none."""
+        value: T | None = self._values.get(key.name)
+        return value
+
     def write(self, key: StateKey[T], value: T) -> None:
         """Leave *value* under *key*, in place of what was there."""
         self._values[key.name] = value

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from berth.api.pod import Pod
+from berth.api.storage import PersistentVolume, PersistentVolumeClaim
 from berth.cluster.cache import Cluster
 from berth.framework.features import Behaviours, FeatureGates
 from berth.framework.status import Status
@@ -19,6 +20,47 @@ class PodBinder(Protocol):
         """Bind and say how it went; an answer that was lost is settled by what the API server says."""
 
 
+class WriteError(Exception):
+    """The API server did not take a change; the text says why."""
+
+
+class Wait(Protocol):
+    """Waiting for something that somebody else does; made by `ObjectWriter.wait`."""
+
+    def wake(self) -> None:
+        """Something happened: look again."""
+
+    async def turn(self, at_most_s: float) -> bool:
+        """Until woken since the last turn, or for at most so long; False once the time for all turns is up."""
+
+
+class ObjectWriter(Protocol):
+    """Writes objects other than pods; the shell's, since the core does no I/O and has no clock.
+
+    A change is written only if nobody has changed the object since the version that it was made from, and only the
+    fields named here; whatever else the object has stays.
+    """
+
+    async def update_persistent_volume(self, before: PersistentVolume, after: PersistentVolume) -> PersistentVolume:
+        """Write the reference to the claim and the annotations; returns the new version.
+
+        Raises:
+            WriteError: it was not taken.
+        """
+
+    async def update_persistent_volume_claim(
+        self, before: PersistentVolumeClaim, after: PersistentVolumeClaim
+    ) -> PersistentVolumeClaim:
+        """Write the annotations; returns the new version.
+
+        Raises:
+            WriteError: it was not taken.
+        """
+
+    def wait(self, timeout_s: float) -> Wait:
+        """The beginning of a wait that takes at most so long."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
     """The surroundings of a plugin.
@@ -28,9 +70,11 @@ class Handle:
         gates: which features are on.
         behaviours: how this version of Kubernetes goes about things.
         binder: performs bindings; None where nothing is bound (a simulation, a test of the core).
+        writer: writes other objects; None where nothing is written.
     """
 
     cluster: Cluster
     gates: FeatureGates
     behaviours: Behaviours
     binder: PodBinder | None = None
+    writer: ObjectWriter | None = None

@@ -248,8 +248,15 @@ class AttachedVolumes:
         self._changed_pods.update(dict.fromkeys(self._table.volumes.users(claim)))
 
     def _class_changed(self, old: StorageClass | None, new: StorageClass | None) -> None:
-        if old is None or new is None or old.provisioner != new.provisioner:
-            self._changed_pods.update(dict.fromkeys(self._of_pod))
+        found = new or old
+        if found is None or (old is not None and new is not None and old.provisioner == new.provisioner):
+            return
+        for claim in self._objects.list(PERSISTENT_VOLUME_CLAIM):
+            if claim.class_name == found.metadata.name and self._volume_of(claim) is None:
+                self._users_changed(claim.key)
+
+    def _volume_of(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        return self._objects.get(PERSISTENT_VOLUME, claim.spec.volume_name)
 
     def _csi_node_changed(self, old: CsiNode | None, new: CsiNode | None) -> None:
         self._changed_nodes.update((node.metadata.name, None) for node in (old, new) if node is not None)

@@ -32,6 +32,8 @@ RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
 HOST_NETWORK: Final = "UserNamespacesHostNetworkSupport"
 
 _RESTART_ALL_CONTAINERS: Final = "RestartAllContainers"
+_SITS_OUT: Final = PreFilterResult(SKIP)
+_GOES_ON: Final = PreFilterResult()
 _NEEDED: Final = StateKey[frozenset[str]]("PreFilterNodeDeclaredFeatures")
 _NOTHING: Final = frozenset[str]()
 
@@ -46,9 +48,11 @@ def needed_features(pod: Pod) -> frozenset[str]:
     needed = _NOTHING
     if spec.host_network and spec.host_users is False:
         needed |= {HOST_NETWORK}
-    for container in (*spec.init_containers, *spec.containers):
-        if any(rule.action == _RESTART_ALL_CONTAINERS for rule in container.restart_policy_rules):
-            return needed | {RESTART_ALL}
+    for containers in (spec.containers, spec.init_containers):
+        for container in containers:
+            rules = container.restart_policy_rules
+            if rules and any(rule.action == _RESTART_ALL_CONTAINERS for rule in rules):
+                return needed | {RESTART_ALL}
     return needed
 
 
@@ -82,9 +86,9 @@ class NodeDeclaredFeatures:
         """Skip if the pod needs no feature."""
         needed = needed_features(pod.pod) if self._enabled else _NOTHING
         if not needed:
-            return PreFilterResult(SKIP)
+            return _SITS_OUT
         state.write(_NEEDED, needed)
-        return PreFilterResult()
+        return _GOES_ON
 
     def filter(self, state: CycleState, pod: PodInfo, rows: Rows) -> Rejections:
         """1 where the node lacks a feature.

@@ -59,13 +59,17 @@ class _Wanted:
         migrated: the volumes that count on nodes that have told of their drivers.
         others: those that count on nodes that have not.
         missing: what is said about a claim that does not exist; empty otherwise.
+        fault: why nothing can be said about the pod; empty otherwise.
     """
 
     migrated: dict[str, frozenset[Countable]]
     others: dict[str, frozenset[Countable]]
     missing: str = ""
+    fault: str = ""
 
 
+_SITS_OUT: Final = PreFilterResult(SKIP)
+_GOES_ON: Final = PreFilterResult()
 _STATE: Final = StateKey[_Wanted]("PreFilterNodeVolumeLimits")
 
 
@@ -103,31 +107,31 @@ class NodeVolumeLimits:
         return signature(pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult:
-        """Find the volumes that count; skip if none can.
-
-        Raises:
-            PluginError: a volume of the pod cannot be made sense of.
-        """
-        if not _can_count(pod.volumes):
-            return PreFilterResult(SKIP)
+        """Find the volumes that count; skip if none can.  What is wrong with them is told where nodes are judged."""
+        if not pod.volumes or not _can_count(pod.volumes):
+            return _SITS_OUT
         try:
             wanted = _Wanted(self._brought(pod, migrated=True), self._brought(pod, migrated=False))
         except MissingClaimError as error:
             wanted = _Wanted({}, {}, missing=str(error))
+        except PluginError as error:
+            wanted = _Wanted({}, {}, fault=str(error))
         state.write(_STATE, wanted)
-        return PreFilterResult()
+        return _GOES_ON
 
     def filter(self, state: CycleState, pod: PodInfo, rows: Rows) -> Rejections:
         """1 where a driver would have too many volumes; another number where a driver or a claim is missing.
 
         Raises:
-            PluginError: PreFilter was not run, or a pod that is there already cannot be made sense of.
+            PluginError: PreFilter was not run, or the pod, or one that is there, cannot be made sense of.
         """
         del pod
         try:
             wanted = state.read(_STATE)
         except StateNotFoundError as error:
             raise PluginError(error.args[0]) from error
+        if wanted.fault:
+            raise PluginError(wanted.fault)
         if wanted.missing:
             return np.full(len(rows), self._code_of(unresolvable(wanted.missing)), dtype=np.int16)
         rejected = np.zeros(len(rows), dtype=np.int16)

@@ -26,6 +26,7 @@ from berth.plugins.pod_topology_spread.plugin import PodTopologySpread
 from berth.plugins.priority_sort import PrioritySort
 from berth.plugins.scheduling_gates import SchedulingGates
 from berth.plugins.taint_toleration import TaintToleration, make_taint_toleration
+from berth.plugins.volume_binding.plugin import VolumeBinding
 from berth.plugins.volume_restrictions import VolumeRestrictions
 from berth.plugins.volume_zone import VolumeZone
 
@@ -57,6 +58,7 @@ IN_TREE: Final = Registry(
         PrioritySort.name: _without_arguments(lambda _: PrioritySort()),
         SchedulingGates.name: _without_arguments(SchedulingGates),
         TaintToleration.name: _without_arguments(make_taint_toleration),
+        VolumeBinding.name: VolumeBinding,
         VolumeRestrictions.name: _without_arguments(VolumeRestrictions),
         VolumeZone.name: _without_arguments(VolumeZone),
     }

@@ -61,6 +61,8 @@ class _Wanted:
         return replace(self, held=self.held + sign * shared)
 
 
+_SITS_OUT: Final = PreFilterResult(SKIP)
+_GOES_ON: Final = PreFilterResult()
 _STATE: Final = StateKey[_Wanted]("PreFilterVolumeRestrictions")
 
 
@@ -114,7 +116,7 @@ class VolumeRestrictions:
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult:
         """Skip if the pod names no disk, and nobody holds a claim that it needs for itself."""
         if not pod.volumes:
-            return PreFilterResult(SKIP)
+            return _SITS_OUT
         alone: set[str] = set()
         namespace = pod.pod.metadata.namespace
         for name in _named_claims(pod):
@@ -127,9 +129,9 @@ class VolumeRestrictions:
         held = sum(self._table.volumes.is_mounted(f"{namespace}/{name}", live) for name in alone)
         disks = tuple(filter(_is_restricted, pod.volumes))
         if not disks and not held:
-            return PreFilterResult(SKIP)
+            return _SITS_OUT
         state.write(_STATE, _Wanted(disks, frozenset(alone), held))
-        return PreFilterResult()
+        return _GOES_ON
 
     def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, row: int) -> Status:
         """Count the claims of *other*."""

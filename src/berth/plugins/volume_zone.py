@@ -52,6 +52,8 @@ class Topology(NamedTuple):
     values: frozenset[str]
 
 
+_SITS_OUT: Final = PreFilterResult(SKIP)
+_GOES_ON: Final = PreFilterResult()
 _STATE: Final = StateKey[tuple[Topology, ...]]("PreFilterVolumeZone")
 
 
@@ -96,7 +98,7 @@ class VolumeZone:
     def pre_filter(self, state: CycleState, pod: PodInfo) -> PreFilterResult:
         """Collect where the bound volumes lie; skip if they lie everywhere."""
         if not pod.volumes:
-            return PreFilterResult(SKIP)
+            return _SITS_OUT
         found: list[Topology] = []
         for use in claims_of(pod.pod, pod.volumes):
             if use.is_ephemeral:
@@ -107,9 +109,9 @@ class VolumeZone:
             if volume is not None:
                 found.extend(topologies(volume))
         if not found:
-            return PreFilterResult(SKIP)
+            return _SITS_OUT
         state.write(_STATE, tuple(found))
-        return PreFilterResult()
+        return _GOES_ON
 
     def filter(self, state: CycleState, pod: PodInfo, rows: Rows) -> Rejections:
         """1 where the node lies in another zone or region than a volume.

@@ -15,7 +15,7 @@ from berth.config.faults import ConfigError, other
 from berth.config.types import KubeSchedulerConfiguration
 from berth.config.versions import VersionRow
 from berth.framework.features import Features
-from berth.framework.handle import Handle, PodBinder
+from berth.framework.handle import Handle, ObjectWriter, PodBinder
 from berth.framework.profile import Profile, ProfileError, build_profile
 from berth.framework.registry import Registry
 from berth.plugins.registry import IN_TREE
@@ -40,6 +40,7 @@ class Surroundings:
         clock: wall clock, in seconds.
         seed: settles ties between equally good nodes.
         binder: performs bindings; None where nothing is bound.
+        writer: writes other objects; None where nothing is written.
         observer: hears what happens in the queue, in cycles and to objects; None if nobody does.
         max_in_unschedulable_s: how long a pod waits for an event before it is tried without one.
         registry: the plugins there are.
@@ -49,6 +50,7 @@ class Surroundings:
     clock: Callable[[], float]
     seed: int = 0
     binder: PodBinder | None = None
+    writer: ObjectWriter | None = None
     observer: SchedulerObserver | None = None
     max_in_unschedulable_s: float = 300.0
     registry: Registry = field(default_factory=lambda: IN_TREE)
@@ -63,7 +65,13 @@ def build_engine(
         ConfigError: a profile cannot be built, or asks for something that Berth does not have.
     """
     cluster = Cluster(request_rules(features))
-    handle = Handle(cluster=cluster, gates=features.gates, behaviours=features.behaviours, binder=around.binder)
+    handle = Handle(
+        cluster=cluster,
+        gates=features.gates,
+        behaviours=features.behaviours,
+        binder=around.binder,
+        writer=around.writer,
+    )
     profiles = build_profiles(config, row, handle, around.registry)
     queue = SchedulingQueue(
         {name: _queue_profile(profile, features) for name, profile in profiles.items()},

@@ -8,7 +8,8 @@ Source: k8s pkg/scheduler/schedule_one.go, ``bindingCycle``.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from berth.api.durations import Duration
@@ -81,7 +82,7 @@ class BindingTasks:
         observer: keeps the metrics.
         nominate: whether PreBind plugins are asked ahead if they have work to do, and the node is written to the pod
             while they or Permit take their time (gate NominatedNodeNameForExpectation).
-        on_settled: called after each placement, however it ended.
+        on_settled: called after each placement, however it ended, and whenever one begins to wait for others.
     """
 
     def __init__(
@@ -97,11 +98,27 @@ class BindingTasks:
         self._nominate = nominate
         self._on_settled = on_settled
         self._tasks: set[asyncio.Task[None]] = set()
+        self._resting = 0
         self._fault: BaseException | None = None
 
     def __len__(self) -> int:
         """How many placements are under way."""
         return len(self._tasks)
+
+    @property
+    def busy(self) -> int:
+        """How many placements are under way and not just waiting for others to do something."""
+        return len(self._tasks) - self._resting
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """A block during which a placement waits for others to do something, which may take minutes."""
+        self._resting += 1
+        self._on_settled()
+        try:
+            yield
+        finally:
+            self._resting -= 1
 
     @property
     def fault(self) -> BaseException | None:
@@ -153,7 +170,8 @@ class BindingTasks:
         if not (ahead.ok or ahead.skipped):
             return ahead, False
         if bind.waiting is not None:
-            status = await wait_on_permit(bind.waiting, self._observer)
+            with self.resting():
+                status = await wait_on_permit(bind.waiting, self._observer)
             if not status.ok:
                 return status, True
         self._engine.binding_permitted(bind)

@@ -19,7 +19,7 @@ from berth.scheduling.instructions import Bind, Instruction, Report
 
 BURST_S: Final = 0.004  # how long decisions may keep I/O waiting
 MAX_BINDINGS: Final = (
-    32  # placements under way at once; each may take a connection, and opening one costs more than a binding
+    32  # placements at work at once; each may take a connection, and opening one costs more than a binding
 )
 BACKOFF_FLUSH_S: Final = 1.0
 LEFTOVER_FLUSH_S: Final = 30.0
@@ -98,7 +98,7 @@ class DecisionLoop:
         start_s = self._now()
         end_s = start_s + BURST_S
         while True:
-            if self._paused or len(self._bindings) >= MAX_BINDINGS:
+            if self._paused or self._bindings.busy >= MAX_BINDINGS:
                 return False  # the end of a binding wakes us
             instruction = self._engine.next_instruction()
             if instruction is None:

@@ -43,6 +43,7 @@ from berth.runtime.informers import (
 from berth.runtime.logs import RepeatedWarnings
 from berth.runtime.measuring import Measured
 from berth.runtime.metrics.instruments import Registry
+from berth.runtime.objects_writer import ApiObjectWriter
 from berth.runtime.reports import Reporter
 from berth.runtime.serving.health import Check, passing
 from berth.runtime.tasks import end
@@ -295,6 +296,7 @@ class Process:
             clock=self._wall_s,
             seed=self._clock.wall_ns(),
             binder=ApiBinder(self._dispatcher, self._may_bind),
+            writer=ApiObjectWriter(self._dispatcher, self._clock, self._may_bind, self._resting),
             observer=self._metrics,
             max_in_unschedulable_s=options.pod_max_in_unschedulable_pods_duration.seconds,
         )
@@ -304,6 +306,9 @@ class Process:
 
     def _may_bind(self) -> bool:
         return self._elector is None or self._elector.may_still_lead
+
+    def _resting(self) -> contextlib.AbstractContextManager[None]:
+        return self._bindings.resting()
 
     def _wake(self) -> None:
         self._decisions.wake()

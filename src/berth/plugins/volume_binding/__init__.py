@@ -1,0 +1,1 @@
+"""VolumeBinding: claims get their volumes where the pod goes."""
