@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.integration.audit import Deed
 from tests.integration.deployment import ACCOUNT, SLOW
 from tests.integration.objects import a_node, a_pod
 from tests.integration.scene import EVENTS, condition_of
+from tests.integration.storage import CLASSES, VOLUMES, VolumeController, a_claim, a_class, a_pod_with, a_volume
 from tests.support.client import PODS, ApiClient
 from tests.support.scheduler import LEADING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.integration.audit import Audit
     from tests.integration.deployment import Running
     from tests.integration.objects import JsonObject
@@ -25,6 +29,8 @@ STATUS = Deed("patch", "", "pods/status")
 EVENT = Deed("create", "events.k8s.io", "events")
 SERIES = Deed("patch", "events.k8s.io", "events")
 LEADER_EVENT = Deed("create", "", "events")
+PROMISE = Deed("patch", "", "persistentvolumes")
+SELECT = Deed("patch", "", "persistentvolumeclaims")
 READ_POD = Deed("get", "", "pods")
 WHO = Deed("create", "authentication.k8s.io", "tokenreviews")
 MAY = Deed("create", "authorization.k8s.io", "subjectaccessreviews")
@@ -37,7 +43,7 @@ WATCHED = {  # API group -> what is listed and watched of it
         *("persistentvolumes", "persistentvolumeclaims"),
     ),
     "apps": ("replicasets", "statefulsets"),
-    "storage.k8s.io": ("storageclasses", "csinodes", "csidrivers", "volumeattachments"),
+    "storage.k8s.io": ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"),
 }
 READS = [
     Deed(verb, group, resource)
@@ -45,14 +51,8 @@ READS = [
     for resource in resources
     for verb in ("list", "watch")
 ]
-ALL = [BIND, STATUS, EVENT, SERIES, LEADER_EVENT, READ_POD, WHO, MAY, NEW_LEASE, READ_LEASE, RENEW_LEASE, *READS]
-
-
-def not_used(api: ApiClient) -> set[Deed]:
-    """The rights that a scheduler of this cluster's version has no use for: 1.36 asks nothing of storage drivers."""
-    if api.get("/version")["minor"] != "36":
-        return set()
-    return {deed for deed in READS if deed.resource == "csidrivers"}
+LEADING_TAKES = (LEADER_EVENT, NEW_LEASE, READ_LEASE, RENEW_LEASE)
+ALL = [BIND, STATUS, PROMISE, SELECT, EVENT, SERIES, READ_POD, WHO, MAY, *LEADING_TAKES, *READS]
 
 
 def contested_pod(scene: Scene, running: Running) -> JsonObject:
@@ -83,6 +83,27 @@ def pod_refused_again_and_again(scene: Scene, running: Running) -> JsonObject:
     scene.delete_pod("small-0")
     scene.until("the pod is tried again", lambda: len(scene.events("FailedScheduling", pod)) == 2)
     scene.delete_pod("small-1")
+    return pod
+
+
+@contextmanager
+def storage(scene: Scene, node: str) -> Iterator[None]:
+    """A volume that is there, of the class `there`, for one node; a class `made`; and somebody who binds claims."""
+    scene.create(
+        a_class("there", provisioner="kubernetes.io/no-provisioner"), a_class("made"), a_volume("disk", "there", node)
+    )
+    scene.api.patch(f"{VOLUMES}/disk/status", {"status": {"phase": "Available"}})
+    try:
+        with VolumeController(scene.api):
+            yield
+    finally:
+        for name in ("there", "made"):
+            scene.api.delete(f"{CLASSES}/{name}")
+
+
+def pod_with_claim(scene: Scene, class_name: str) -> JsonObject:
+    """A pod with a claim of a class of `storage`; both are named after the class."""
+    _, pod = scene.create(a_claim(class_name, class_name), a_pod_with(class_name, class_name, schedulerName=OURS))
     return pod
 
 

@@ -84,13 +84,14 @@ class VolumeController:
 
     Attributes:
         ready_s: when each claim was bound, by a clock that never goes back.
-        refuses: the nodes for which no volume can be made; whoever selected one has to select again.
+        refusals: for how many more nodes no volume can be made; whoever selected one has to select again.
+        refused: the nodes that were refused.
         paused: set as long as nothing is done.
     """
 
     def __init__(self, api: ApiClient, takes_s: Callable[[str], float] = lambda _: 0.0) -> None:
         self.ready_s: dict[str, float] = {}
-        self.refuses: set[str] = set()
+        self.refusals = 0
         self.refused: list[str] = []
         self.paused = threading.Event()
         self.fault: BaseException | None = None
@@ -131,7 +132,8 @@ class VolumeController:
             node = claim["metadata"].get("annotations", {}).get(SELECTED_NODE)
             if uid in promised:
                 self.bind(claim, promised[uid])
-            elif node in self.refuses:
+            elif node and self.refusals:
+                self.refusals -= 1
                 self.refused.append(node)
                 self._api.patch(f"{CLAIMS}/{name}", {"metadata": {"annotations": {SELECTED_NODE: None}}})
             elif node and time.monotonic() > self._seen_s.setdefault(uid, time.monotonic()) + self._takes_s(name):

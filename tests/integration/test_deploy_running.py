@@ -12,16 +12,19 @@ from tests.integration.rights import (
     EVENT,
     MAY,
     OURS,
+    PROMISE,
     READ_POD,
     READS,
+    SELECT,
     SERIES,
     STATUS,
     WHO,
     contested_pod,
-    not_used,
     pod_refused_again_and_again,
+    pod_with_claim,
     scrape,
     series,
+    storage,
     until_refused,
     until_told,
 )
@@ -32,7 +35,7 @@ from tests.support.scheduler import LEADING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.integration.audit import Audit
+    from tests.integration.audit import Audit, Deed
     from tests.integration.clusters import RealCluster
     from tests.integration.deployment import Deployed, Running
 
@@ -69,6 +72,26 @@ def test_without_the_right_to_bind_a_pod_is_told_so(deployed: Deployed, served: 
         assert condition["reason"] == "SchedulerError"
         assert served.placements() == {}
     served.bound("web")
+
+
+# what cannot be written -> the class of the claim for which it would be
+VOLUME_WRITES = {
+    "which claim a volume is promised to": (PROMISE, "there"),
+    "for which node a volume is to be made": (SELECT, "made"),
+}
+
+
+@pytest.mark.parametrize(("deed", "class_name"), VOLUME_WRITES.values(), ids=VOLUME_WRITES)
+def test_without_the_right_to_write_what_volume_a_claim_gets_its_pod_is_told_so(
+    deed: Deed, class_name: str, deployed: Deployed, served: Scene
+) -> None:
+    served.create(a_node("node-a"))
+    with storage(served, "node-a"):
+        with deployed.lacking(served, deed):
+            pod = pod_with_claim(served, class_name)
+            assert f'cannot patch resource "{deed.resource}"' in served.event("FailedScheduling", pod)["note"]
+            assert served.placements() == {}
+        served.bound(class_name)
 
 
 def test_without_the_right_to_patch_a_pod_that_waits_has_no_condition(
@@ -116,7 +139,7 @@ def test_without_the_rights_to_read_what_there_is_each_is_missed_and_no_pod_is_s
     verb: str, deployed: Deployed, served: Scene, audit: Audit
 ) -> None:
     served.create(a_node("node-a"))
-    reads = [deed for deed in READS if deed.verb == verb and deed not in not_used(served.api)]
+    reads = [deed for deed in READS if deed.verb == verb]
     with deployed.lacking(served, *reads):
         mark = audit.mark()
         served.cluster.restart()  # ends every watch, and remembers too little for one to be resumed
