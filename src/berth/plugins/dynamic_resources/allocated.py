@@ -94,9 +94,9 @@ class AllocatedState:
         """How much of its capacities is taken, in billionths."""
         return self._consumed.get(device, _NOTHING)
 
-    def pool_version(self, pool: PoolId) -> int:
-        """Grows whenever a device of the pool is given or given back."""
-        return self._versions.get(pool, 0)
+    def versions(self, pools: Iterable[PoolId]) -> tuple[int, ...]:
+        """For each pool a number that grows whenever one of its devices is given or given back."""
+        return tuple(map(self._versions.__getitem__, pools))
 
     def _consume(self, device: DeviceId, result: DeviceRequestAllocationResult, sign: int) -> None:
         amounts = self._consumed.setdefault(device, {})

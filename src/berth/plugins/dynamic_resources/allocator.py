@@ -7,9 +7,8 @@ Source: k8s dynamic-resource-allocation/structured/internal/incubating/allocator
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
-from weakref import WeakKeyDictionary
 
 from berth.api.dra import ALL, EXACT_COUNT, MAX_RESULTS, AllocationResult, DeviceClass, DeviceSelector, ResourceClaim
 from berth.api.node import Node
@@ -27,7 +26,8 @@ from berth.plugins.dynamic_resources.results import results_of
 from berth.plugins.dynamic_resources.rules import AllocatorRules
 from berth.plugins.dynamic_resources.search import Candidate, Choice, Search
 
-_REMEMBERED: Final = 64  # demands
+_REMEMBERED: Final = 16  # demands, by each view
+_TOKENS: Final = 1024
 _INVALID_POOLS: Final = "invalid resource pools were encountered"
 
 
@@ -44,19 +44,6 @@ class _Fate:
     choices: Sequence[Choice] | None
 
 
-@dataclass(slots=True, eq=False)
-class _Memory:
-    """What is remembered of a demand.
-
-    Attributes:
-        demand: the demand, of whichever pod was first.
-        fates: how it fared.
-    """
-
-    demand: Demand
-    fates: WeakKeyDictionary[View, _Fate] = field(default_factory=WeakKeyDictionary)
-
-
 class Allocator:
     """Gives claims devices.
 
@@ -71,12 +58,14 @@ class Allocator:
         self, rules: AllocatorRules, inventory: Inventory, allocated: AllocatedState, objects: Objects
     ) -> None:
         self._rules, self._inventory, self._allocated, self._objects = rules, inventory, allocated, objects
-        self._memories: dict[bytes, _Memory] = {}
+        self._tokens: dict[bytes, object] = {}
         self._classes_version = -1
 
     def demand(self, claims: Sequence[ResourceClaim]) -> Demand:
         """Work out what claims ask for, once for all nodes; what is wrong with them comes out on the nodes."""
-        return demand_of(claims)
+        demand = demand_of(claims)
+        self._forget_old()
+        return replace(demand, token=self._tokens.setdefault(demand.key, object()))
 
     def allocate(
         self, node: Node, demand: Demand, expired: Callable[[], bool] | None = None
@@ -93,32 +82,42 @@ class Allocator:
             NodeAllocationError: the node's devices are at fault; other nodes may do.
             AllocationTimeoutError: it took too long.
         """
+        choices = self._choices(node, demand, expired)
+        if choices is None:
+            return ()
+        return results_of(demand, choices, self._classes_of(demand), node.metadata.name, self._rules)
+
+    def fits(self, node: Node, demand: Demand, expired: Callable[[], bool] | None = None) -> bool:
+        """Whether `allocate` would find something; it raises what that raises, and costs less."""
+        return self._choices(node, demand, expired) is not None
+
+    def _choices(self, node: Node, demand: Demand, expired: Callable[[], bool] | None) -> Sequence[Choice] | None:
         view = self._inventory.view(node)
-        fates = self._memory(demand).fates
-        versions = tuple(self._allocated.pool_version(pool.id) for pool in view.pools)
-        fate = fates.get(view)
+        fate: _Fate | None = view.fates.get(demand.token)
+        versions = self._allocated.versions(view.ids)
         if fate is None or fate.versions != versions:
             name = node.metadata.name
-            fate = fates[view] = _Fate(versions, self._search(view, demand, expired, name))
-        if fate.choices is None:
-            if any(pool.is_invalid for pool in view.pools):
-                raise NodeAllocationError(_INVALID_POOLS)
-            return ()
-        classes = {wish.device_class: self._class_of(wish, demand) for wish in demand.wishes()}
-        return results_of(demand, fate.choices, classes, node.metadata.name, self._rules)
+            choices = self._search(view, demand, expired, name)
+            if choices is not None:
+                results_of(
+                    demand, choices, self._classes_of(demand), name, self._rules
+                )  # raises if it cannot be written
+            if len(view.fates) >= _REMEMBERED:
+                view.fates.clear()
+            fate = view.fates[demand.token] = _Fate(versions, choices)
+        if fate.choices is None and not view.is_in_order:
+            raise NodeAllocationError(_INVALID_POOLS)
+        return fate.choices
 
-    def _memory(self, demand: Demand) -> _Memory:
+    def _forget_old(self) -> None:
+        """Demands fare differently once classes change; and they are too many to remember them all."""
         version = self._objects.version(DEVICE_CLASS)
-        if version != self._classes_version:
+        if version != self._classes_version or len(self._tokens) >= _TOKENS:
             self._classes_version = version
-            self._memories.clear()
-        memory = self._memories.pop(demand.key, None)
-        if memory is None:
-            memory = _Memory(demand)
-            while len(self._memories) >= _REMEMBERED:
-                del self._memories[next(iter(self._memories))]
-        self._memories[demand.key] = memory
-        return memory
+            self._tokens.clear()
+
+    def _classes_of(self, demand: Demand) -> dict[str, DeviceClass]:
+        return {wish.device_class: self._class_of(wish, demand) for wish in demand.wishes()}
 
     # -- one search --------------------------------------------------------------------------------------------------
 

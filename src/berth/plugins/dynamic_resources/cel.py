@@ -8,9 +8,9 @@ Source: k8s dynamic-resource-allocation/cel/compile.go.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
@@ -21,6 +21,9 @@ from berth.plugins.dynamic_resources.cel_values import FUNCTIONS, Function, quan
 _REMEMBERED: Final = 64  # verdicts of a shape, programs of a cluster
 _PROGRAMS: Final = 1024
 _MISSING: Final = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
+_FIELDS_ONLY: Final = re.compile(
+    r"(?:(?!\bdevice\b).|\bdevice\.(?:driver|attributes|capacity|allowMultipleAllocations)\b)*", re.DOTALL
+)
 _CODE: Final = re.compile(r"[A-Z_]+: ")
 _HINT: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has()"
@@ -28,8 +31,11 @@ _HINT: Final = (
 )
 _VERDICTS: Final = frozenset(("BOOL", "DYN"))
 _DEVICE: Final = "device"
+_DRIVER: Final = "device.driver"
 _ATTRIBUTES: Final = "device.attributes"
 _CAPACITY: Final = "device.capacity"
+_SHARED: Final = "device.allowMultipleAllocations"
+_FIELDS: Final = (_DRIVER, _ATTRIBUTES, _CAPACITY, _SHARED)
 
 
 class ExpressionError(Exception):
@@ -58,43 +64,56 @@ class Shape:
         device: a device of that look.
     """
 
-    __slots__ = ("__weakref__", "_data", "_device", "_driver", "verdicts")
+    __slots__ = ("__weakref__", "_data", "_device", "driver", "verdicts")
 
     def __init__(self, driver: str, device: Device) -> None:
-        self._driver, self._device = driver, device
+        self.driver, self._device = driver, device
         self._data: dict[str, Any] | ExpressionError | None = None
         self.verdicts: dict[str, bool | ExpressionError] = {}
 
     def data(self) -> dict[str, Any]:
-        """The variables of an expression.
+        """The fields of the device, under the names of the variables of an expression.
 
         Raises:
             ExpressionError: an attribute or a capacity of the device is malformed.
         """
         if self._data is None:
             try:
-                self._data = self._variables()
+                self._data = self._fields()
             except ExpressionError as failure:
                 self._data = failure
         if isinstance(self._data, ExpressionError):
             raise self._data
         return self._data
 
-    def _variables(self) -> dict[str, Any]:
-        attributes = _by_domain(self._driver, self._device.attributes, _attribute)
-        capacity = _by_domain(self._driver, self._device.capacity, _amount)
-        is_shared = bool(self._device.allow_multiple_allocations)
-        return _variables(self._driver, attributes, capacity, is_shared)
+    def _fields(self) -> dict[str, Any]:
+        return {
+            _DRIVER: self.driver,
+            _ATTRIBUTES: _by_domain(self.driver, self._device.attributes, _attribute),
+            _CAPACITY: _by_domain(self.driver, self._device.capacity, _amount),
+            _SHARED: bool(self._device.allow_multiple_allocations),
+        }
 
 
-def _variables(driver: str, attributes: Any, capacity: Any, is_shared: bool) -> dict[str, Any]:
-    fields = {
-        "driver": driver,
-        "attributes": attributes,
-        "capacity": capacity,
-        "allowMultipleAllocations": is_shared,
-    }
-    return {_DEVICE: fields, **{f"{_DEVICE}.{name}": value for name, value in fields.items()}}
+class _Program(NamedTuple):
+    """An expression, ready to run.
+
+    Attributes:
+        expression: for the evaluator.
+        variables: those that it may use.
+        by_driver: the verdicts, where the driver is all that matters.
+    """
+
+    expression: Any
+    variables: tuple[str, ...]
+    by_driver: dict[str, bool]
+
+    def run(self, fields: Mapping[str, Any]) -> Any:
+        """The outcome for a device with these fields."""
+        data = {name: fields[name] for name in self.variables if name != _DEVICE}
+        if _DEVICE in self.variables:
+            data[_DEVICE] = {name.removeprefix("device."): value for name, value in fields.items()}
+        return self.expression.eval(data=data)
 
 
 def _by_domain(driver: str, named: Mapping[str, Any], convert: Any) -> dict[str, dict[str, Any]]:
@@ -137,7 +156,7 @@ def matches(expression: str, shape: Shape) -> bool:
         if len(shape.verdicts) >= _REMEMBERED:
             shape.verdicts.clear()
         try:
-            verdict = _evaluate(_program(expression), shape)
+            verdict = _judged(expression, shape)
         except ExpressionError as failure:
             verdict = failure
         shape.verdicts[expression] = verdict
@@ -146,10 +165,21 @@ def matches(expression: str, shape: Shape) -> bool:
     return verdict
 
 
-def _evaluate(program: Any, shape: Shape) -> bool:
-    data = shape.data()
+def _judged(expression: str, shape: Shape) -> bool:
+    """As `matches`, but nothing is remembered of the shape."""
+    program = _program(expression)
+    if program.variables != (_DRIVER,):
+        return _evaluate(program, shape)
+    verdict = program.by_driver.get(shape.driver)
+    if verdict is None:
+        verdict = program.by_driver[shape.driver] = _evaluate(program, shape)
+    return verdict
+
+
+def _evaluate(program: _Program, shape: Shape) -> bool:
+    fields = shape.data()
     while True:
-        outcome = program.eval(data=data)
+        outcome = program.run(fields)
         kind = outcome.type()
         if kind == cel.Type.BOOL:
             return bool(outcome.value())
@@ -162,17 +192,10 @@ def _evaluate(program: Any, shape: Shape) -> bool:
         if missing is None:
             raise ExpressionError(_worded(text), is_runtime=True)
         key = missing[1]
-        if key in data[_ATTRIBUTES] and key in data[_CAPACITY]:
+        if key in fields[_ATTRIBUTES] and key in fields[_CAPACITY]:
             raise ExpressionError(f"no such key: {key}", is_runtime=True, is_missing_key=True)
-        data = _with_domain(data, key)
-
-
-def _with_domain(data: dict[str, Any], domain: str) -> dict[str, Any]:
-    """The same device with a domain that may be empty: what is not there was asked for, perhaps as a domain."""
-    fields = data[_DEVICE]
-    attributes = {domain: {}, **fields["attributes"]}
-    capacity = {domain: {}, **fields["capacity"]}
-    return _variables(fields["driver"], attributes, capacity, fields["allowMultipleAllocations"])
+        # What is not there was asked for, perhaps as a domain.
+        fields = {**fields, **{name: {key: {}, **fields[name]} for name in (_ATTRIBUTES, _CAPACITY)}}
 
 
 def _worded(text: str) -> str:
@@ -183,10 +206,10 @@ def _worded(text: str) -> str:
     return _CODE.sub("", text, count=1)
 
 
-_programs: dict[str, Any] = {}
+_programs: dict[str, _Program] = {}
 
 
-def _program(expression: str) -> Any:
+def _program(expression: str) -> _Program:
     """The expression, ready to run.
 
     Raises:
@@ -200,7 +223,7 @@ def _program(expression: str) -> Any:
     return program
 
 
-def _compiled(expression: str) -> Any:
+def _compiled(expression: str) -> _Program:
     checking, running = _environments()
     try:
         result = checking.compile(expression).return_type()
@@ -208,10 +231,19 @@ def _compiled(expression: str) -> Any:
             raise ExpressionError(
                 f"must evaluate to bool or the unknown type, not {result.name().lower()}", is_runtime=False
             )
-        return running.compile(expression)
+        return _Program(running.compile(expression), tuple(_mentioned(expression)), {})
     except RuntimeError as error:
         detail = _CODE.sub("", str(error), count=1).removesuffix(" [INVALID_ARGUMENT]")
         raise ExpressionError(f"compilation failed: {detail}", is_runtime=False) from error
+
+
+def _mentioned(expression: str) -> Iterator[str]:
+    """The variables that an expression may use; giving it others as well costs time, and nothing else."""
+    for name in _FIELDS:
+        if name.removeprefix("device.") in expression:
+            yield name
+    if not _FIELDS_ONLY.fullmatch(expression):
+        yield _DEVICE
 
 
 @cache
@@ -238,10 +270,10 @@ def _environment(types: Mapping[str, Any]) -> Any:
     text, by_name = cel.Type.STRING, cel.Type.Map
     variables = {
         _DEVICE: by_name(text, cel.Type.DYN),
-        f"{_DEVICE}.driver": text,
+        _DRIVER: text,
         _ATTRIBUTES: by_name(text, by_name(text, cel.Type.DYN)),
         _CAPACITY: by_name(text, by_name(text, types["quantity"])),
-        f"{_DEVICE}.allowMultipleAllocations": cel.Type.BOOL,
+        _SHARED: cel.Type.BOOL,
     }
     extensions = [
         ext_strings.ExtStrings(),

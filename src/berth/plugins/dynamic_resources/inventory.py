@@ -7,7 +7,7 @@ share one `View`, so whatever is found out for one of them holds for all.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -28,11 +28,27 @@ _ENCODE: Final = msgspec.json.Encoder(order="deterministic").encode
 _NO_SLICES: Final[Mapping[str, SliceRecord]] = {}
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The pools that a node sees, or several nodes that see the same."""
+    """The pools that a node sees, or several nodes that see the same.
+
+    Attributes:
+        pools: the pools, in the order in which they are tried.
+        ids: the same by name.
+        is_in_order: whether none of them contradicts itself.
+        fates: how demands fared here, by whoever made them; theirs to keep.
+    """
 
     pools: tuple[Pool, ...]
+    ids: tuple[PoolId, ...]
+    is_in_order: bool
+    fates: dict[object, Any]
+
+    @classmethod
+    def of(cls, pools: tuple[Pool, ...]) -> "View":
+        """A view of these pools, of which nothing is known yet."""
+        ids = tuple(pool.id for pool in pools)
+        return cls(pools, ids, not any(pool.is_invalid for pool in pools), {})
 
 
 _Key = tuple[tuple[str, frozenset[str]], ...]
@@ -92,7 +108,7 @@ class Inventory:
         view = views.get(key)
         if view is None:
             mine = [Relevant(record) for record in self._own.get(name, _NO_SLICES).values() if self._counts(record)]
-            view = views[key] = View(self._gather([*mine, *relevant]))
+            view = views[key] = View.of(self._gather([*mine, *relevant]))
         self._seen[name] = node, view
         return view
 

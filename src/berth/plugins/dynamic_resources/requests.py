@@ -79,11 +79,13 @@ class Demand:
         claims: the claims.
         requests: those of each claim.
         key: equal for demands that are met alike, but for the names of the claims.
+        token: the same for all demands with that key, as long as the classes of devices stay as they are.
     """
 
     claims: tuple[ResourceClaim, ...]
     requests: tuple[tuple[Request, ...], ...]
     key: bytes = field(repr=False)
+    token: object = None
 
     def wishes(self) -> Iterator[Wish]:
         """All wishes."""
