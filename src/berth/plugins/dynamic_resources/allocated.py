@@ -8,7 +8,7 @@ Source: k8s dynamic-resource-allocation/structured/internal/allocatedstate.go.
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from berth.api.dra import DeviceRequestAllocationResult, ResourceClaim
@@ -34,6 +34,7 @@ class AllocatedState:
         self._shared: Counter[DeviceId] = Counter()
         self._consumed: dict[DeviceId, Amounts] = {}
         self._versions: defaultdict[PoolId, int] = defaultdict(int)
+        self._listeners: list[Callable[[PoolId], None]] = []
 
     @classmethod
     def of(cls, claims: Iterable[ResourceClaim]) -> "AllocatedState":
@@ -47,7 +48,7 @@ class AllocatedState:
         """Count what the claim was given; devices that it may only look at do not count."""
         for result in _counting(claim):
             device = _device_of(result)
-            self._versions[device.pool_id] += 1
+            self._pool_changed(device.pool_id)
             if result.share_id is None:
                 self._taken[device] += 1
                 continue
@@ -60,7 +61,7 @@ class AllocatedState:
         """Undo the `add` of the same claim."""
         for result in _counting(claim):
             device = _device_of(result)
-            self._versions[device.pool_id] += 1
+            self._pool_changed(device.pool_id)
             if result.share_id is None:
                 _less(self._taken, device)
                 continue
@@ -77,6 +78,10 @@ class AllocatedState:
             self.remove(old)
         if new is not None:
             self.add(new)
+
+    def listen(self, changed: Callable[[PoolId], None]) -> None:
+        """Call *changed* whenever a device of a pool is given or given back."""
+        self._listeners.append(changed)
 
     def is_taken(self, device: DeviceId) -> bool:
         """Whether a claim has the device for itself."""
@@ -97,6 +102,11 @@ class AllocatedState:
     def versions(self, pools: Iterable[PoolId]) -> tuple[int, ...]:
         """For each pool a number that grows whenever one of its devices is given or given back."""
         return tuple(map(self._versions.__getitem__, pools))
+
+    def _pool_changed(self, pool: PoolId) -> None:
+        self._versions[pool] += 1
+        for listener in self._listeners:
+            listener(pool)
 
     def _consume(self, device: DeviceId, result: DeviceRequestAllocationResult, sign: int) -> None:
         amounts = self._consumed.setdefault(device, {})

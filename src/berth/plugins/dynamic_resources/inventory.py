@@ -5,7 +5,7 @@ do not are held against each node once, until the node or one of them changes.  
 share one `View`, so whatever is found out for one of them holds for all.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakValueDictionary
@@ -75,6 +75,7 @@ class Inventory:
         self._shapes: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
         self._views: dict[str, dict[_Key, View]] = {}
         self._seen: dict[str, tuple[Node, View]] = {}
+        self._listeners: list[Callable[[str | None], None]] = []
         for each in objects.list(RESOURCE_SLICE):
             self._slice_changed(None, each)
         objects.listen(RESOURCE_SLICE, self._slice_changed)
@@ -90,6 +91,15 @@ class Inventory:
     def shared(self) -> Sequence[SliceRecord]:
         """The slices that do not belong to one node."""
         return tuple(self._shared.values())
+
+    def nodes_of(self, pool_id: PoolId) -> Iterator[str | None]:
+        """The nodes that see a pool; None stands for all."""
+        for record in self._pools.get(pool_id, _NO_SLICES).values():
+            yield record.slice.spec.node_name or None
+
+    def listen(self, changed: Callable[[str | None], None]) -> None:
+        """Call *changed* with the name of a node that may see other pools than before; None stands for all."""
+        self._listeners.append(changed)
 
     def view(self, node: Node) -> View:
         """The pools that *node* sees.
@@ -216,18 +226,23 @@ class Inventory:
 
     def _forget(self, pool_id: PoolId, node_name: str | None) -> None:
         """Views that show the pool are out of date."""
-        concerned = {record.slice.spec.node_name for record in self._pools.get(pool_id, _NO_SLICES).values()}
-        concerned.add(node_name)
+        concerned = {*self.nodes_of(pool_id), node_name or None}
+        if None in concerned:
+            self._forget_all()
+            return
         for name in concerned:
-            if not name:
-                self._forget_all()
-                return
-            self._views.pop(name, None)
-            self._seen.pop(name, None)
+            self._views.pop(name or "", None)
+            self._seen.pop(name or "", None)
+            self._tell(name)
 
     def _forget_all(self) -> None:
         self._views.clear()
         self._seen.clear()
+        self._tell(None)
+
+    def _tell(self, name: str | None) -> None:
+        for listener in self._listeners:
+            listener(name)
 
 
 def _applies(rule: DeviceTaintRule, device: DeviceId) -> bool:
