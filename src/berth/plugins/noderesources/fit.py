@@ -19,7 +19,6 @@ import numpy as np
 from berth.api.quantity import QuantityError, wrapped
 from berth.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_scalar
 from berth.cluster.columns import Rows
-from berth.cluster.kinds import DEVICE_CLASS
 from berth.cluster.objects import Kind
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState, StateKey, StateNotFoundError
@@ -28,7 +27,7 @@ from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope, Scores
 from berth.framework.plugin_args import NodeResourcesFitArgs
 from berth.framework.status import SUCCESS, PluginError, Status
-from berth.plugins.noderesources.backing import backed_resources, nothing_backed
+from berth.plugins.noderesources.backing import backed_resources, device_figures, watched
 from berth.plugins.noderesources.fit_hints import FitHints
 from berth.plugins.noderesources.scoring import FEW, Ask, ask_of, figures, node_figures, weighted
 from berth.plugins.noderesources.shortages import NOTHING, Shortages
@@ -87,10 +86,12 @@ class NodeResourcesFit:
         self._scored = weighted(args.scoring_strategy.resources)
         self._shortages = Shortages()
         self._backed = backed_resources(handle)
+        self._devices = device_figures(handle, (name for name, _ in self._scored))
+        self._kinds = watched(handle, self._devices)
 
     def kinds(self) -> Sequence[Kind[Any]]:
-        """The classes of devices."""
-        return () if self._backed is nothing_backed else (DEVICE_CLASS,)
+        """The classes of devices, and all about devices if they are scored."""
+        return self._kinds
 
     def events_to_register(self) -> Sequence[Registration]:
         """Pods, nodes and device classes that may make room."""
@@ -166,12 +167,12 @@ class NodeResourcesFit:
         if len(rows) <= FEW:
             scores = (self._score_of_node(ask, row) for row in rows.tolist())
             return np.fromiter(scores, dtype=np.int64, count=len(rows))
-        offered, taken = figures(self._table, ask, rows, non_zero=True)
+        offered, taken = figures(self._table, ask, rows, non_zero=True, devices=self._devices)
         taken += ask.column
         return self._strategy.of_nodes(offered, taken, ask.weights)
 
     def _score_of_node(self, ask: Ask, row: int) -> int:
-        offered, taken = node_figures(self._table, ask, row, non_zero=True)
+        offered, taken = node_figures(self._table, ask, row, non_zero=True, devices=self._devices)
         with_pod = [wrapped(take + more) for take, more in zip(taken, ask.amounts, strict=True)]
         return self._strategy.of_node(offered, with_pod, ask.weights)
 
