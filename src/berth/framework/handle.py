@@ -105,7 +105,7 @@ class ClaimWriter(Protocol):
     def wait(self, timeout_s: float) -> Wait:
         """The beginning of a wait that takes at most so long."""
 
-    def later(self, write: Coroutine[Any, Any, None]) -> None:
+    def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Perform a write beside everything else; what goes wrong with it is logged."""
 
     def tell(self, pod: Pod, reason: str, action: str, note: str) -> None:

@@ -72,8 +72,6 @@ class ApiClaimWriter:
             WriteError: it was not taken.
         """
         body = {**_API, **msgspec.to_builtins(claim)}
-        for owner in body["metadata"].get("ownerReferences", ()):
-            owner["blockOwnerDeletion"] = True  # nobody should lose a claim that its pod still uses
         return _decode(await self._send("POST", _path(claim, named=False), body))
 
     async def update_finalizers(self, before: ResourceClaim, after: ResourceClaim) -> ResourceClaim:
@@ -134,7 +132,7 @@ class ApiClaimWriter:
         """The beginning of a wait that takes at most so long."""
         return TimedWait(self._clock, timeout_s, self._resting)
 
-    def later(self, write: Coroutine[Any, Any, None]) -> None:
+    def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Perform a write beside everything else; what goes wrong with it is logged."""
         task = asyncio.create_task(_logged(write))
         self._later.add(task)
@@ -163,9 +161,9 @@ class ApiClaimWriter:
             raise WriteError(str(error)) from error
 
 
-async def _logged(write: Coroutine[Any, Any, None]) -> None:
+async def _logged(write: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
-        await write
+        await write()
     except WriteError as error:
         _log.warning("a claim of devices was not changed: %s", error)
 

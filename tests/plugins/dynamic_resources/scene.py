@@ -67,7 +67,7 @@ class Scene:
     done: list[tuple[str, Any]] = field(default_factory=list)
     waits: list[Turns] = field(default_factory=list)
     elsewhere: ResourceClaim | None = None
-    pending: list[Coroutine[Any, Any, None]] = field(default_factory=list)
+    pending: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     state: CycleState = field(default_factory=CycleState)
     plugin: DynamicResources = field(init=False)
 
@@ -117,7 +117,7 @@ class Scene:
         self.waits.append(Turns(self, timeout_s))
         return self.waits[-1]
 
-    def later(self, write: Coroutine[Any, Any, None]) -> None:
+    def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self.pending.append(write)
 
     def tell(self, pod: Pod, reason: str, action: str, note: str) -> None:
@@ -175,7 +175,7 @@ class Scene:
         """Perform what was put off; returns it."""
         self.done.clear()
         while self.pending:
-            await self.pending.pop(0)
+            await self.pending.pop(0)()
         return self.done
 
     def claim(self, name: str = "claim") -> ResourceClaim:

@@ -6,6 +6,7 @@ brings the pod back.
 Source: k8s pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go, ``PostFilter`` and ``Unreserve``.
 """
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -52,7 +53,7 @@ class GivingUp:
         """Take back what was written for a pod that is not placed after all."""
         for each in attempt.claims:
             if self._writer is not None and each.is_allocated and is_reserved_for(each.claim, pod):
-                self._writer.later(self._writer.release(each.claim, pod))
+                self._writer.later(partial(self._writer.release, each.claim, pod))
         left = attempt.existing_special()
         if left is not None:
             self._delete(left)
@@ -60,11 +61,11 @@ class GivingUp:
     def _deallocate(self, claim: ResourceClaim) -> None:
         if self._writer is not None:
             free = msgspec.structs.replace(claim, status=ResourceClaimStatus())
-            self._writer.later(_update_status(self._writer, claim, free))
+            self._writer.later(partial(_update_status, self._writer, claim, free))
 
     def _delete(self, claim: ResourceClaim) -> None:
         if self._writer is not None:
-            self._writer.later(_delete(self._writer, claim))
+            self._writer.later(partial(_delete, self._writer, claim))
 
 
 async def _update_status(writer: ClaimWriter, before: ResourceClaim, after: ResourceClaim) -> None:
