@@ -145,13 +145,6 @@ async def test_the_pod_is_told_of_the_claim_behind_its_resources() -> None:
 
 
 @in_virtual_time
-async def test_a_claim_is_read_by_its_name() -> None:
-    api = ScriptedApi(answers(manifest(a_device_claim(version="9"))))
-    assert await a_writer(api).read(a_device_claim()) == a_device_claim(version="9")
-    assert (api.sent[0].method, api.sent[0].path) == ("GET", f"{CLAIMS}/claim")
-
-
-@in_virtual_time
 async def test_a_conflict_can_be_told_from_other_refusals() -> None:
     api = ScriptedApi(answers(ConflictError(409, "Conflict", "the object has been modified")))
     with pytest.raises(WriteConflictError, match="the object has been modified"):

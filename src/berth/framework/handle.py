@@ -73,9 +73,6 @@ class ClaimWriter(Protocol):
     All but `wait`, `later` and `tell` raise `WriteError` if the API server does not take the change.
     """
 
-    async def read(self, claim: ResourceClaim) -> ResourceClaim:
-        """The claim as the API server has it now."""
-
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
         """Create a claim under a name that is made up for it; returns it as it is then."""
 

@@ -57,14 +57,6 @@ class ApiClaimWriter:
         self._may_write, self._resting = may_write, resting
         self._later: set[asyncio.Task[None]] = set()
 
-    async def read(self, claim: ResourceClaim) -> ResourceClaim:
-        """The claim as the API server has it now.
-
-        Raises:
-            WriteError: it cannot be read.
-        """
-        return _decode(await self._send("GET", _path(claim), None))
-
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
         """Create a claim under a name that is made up for it.
 
@@ -147,12 +139,11 @@ class ApiClaimWriter:
         """Stop what is written beside everything else."""
         await end(*self._later)
 
-    async def _send(self, method: str, path: str, body: Any, content_type: str = JSON) -> bytes:
+    async def _send(self, method: str, path: str, body: dict[str, Any], content_type: str = JSON) -> bytes:
         if not self._may_write():
             raise WriteError("no longer the leader")
-        raw = None if body is None else _encode(body)
         try:
-            return await self._dispatcher.write(method, path, raw, content_type=content_type)
+            return await self._dispatcher.write(method, path, _encode(body), content_type=content_type)
         except ConflictError as error:
             raise WriteConflictError(error.message or str(error)) from error
         except ApiError as error:

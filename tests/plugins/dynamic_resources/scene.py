@@ -84,10 +84,6 @@ class Scene:
 
     # what the plugin is given
 
-    async def read(self, claim: ResourceClaim) -> ResourceClaim:
-        self.done.append(("read", claim.key))
-        return self.elsewhere or claim
-
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
         made = f"{claim.metadata.generate_name}x1"
         meta = msgspec.structs.replace(claim.metadata, name=made, uid=f"uid-of-{made}", resource_version="10")
@@ -99,6 +95,10 @@ class Scene:
     async def update_status(self, before: ResourceClaim, after: ResourceClaim) -> ResourceClaim:
         if self.conflicts:
             self.conflicts -= 1
+            if self.elsewhere is not None:
+                version = str(int(before.metadata.resource_version) + 1)
+                meta = msgspec.structs.replace(self.elsewhere.metadata, resource_version=version)
+                _show(self, msgspec.structs.replace(self.elsewhere, metadata=meta))
             raise WriteConflictError("the object has been modified")
         return self._write("status", _next_version(before, after))
 

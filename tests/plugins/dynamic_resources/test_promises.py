@@ -85,12 +85,12 @@ async def test_nothing_is_written_for_a_pod_that_may_use_its_claims_already() ->
     assert scene.done == []
 
 
-async def test_a_claim_that_changed_meanwhile_is_read_again() -> None:
+async def test_a_claim_that_changed_meanwhile_is_written_to_as_it_is_now() -> None:
     scene = a_scene(a_device_claim(), conflicts=1)
     scene.reserve()
-    scene.elsewhere = a_device_claim(version="7", metadata={"finalizers": (FINALIZER,), "labels": {"theirs": "1"}})
+    scene.elsewhere = a_device_claim(metadata={"finalizers": (FINALIZER,), "labels": {"theirs": "1"}})
     assert await scene.pre_bind() == SUCCESS
-    assert scene.doings() == ["finalizers", "read", "status"]
+    assert scene.doings() == ["finalizers", "status"]
     assert scene.done[-1][1].metadata.labels == {"theirs": "1"}
 
 
@@ -118,16 +118,31 @@ async def test_a_promise_that_makes_no_sense_any_more_is_not_kept(elsewhere: Res
 async def test_a_claim_that_lost_its_devices_meanwhile_is_of_no_use() -> None:
     scene = a_scene(a_device_claim(allocation=an_allocation(a_result("gpu-0"))), conflicts=1)
     scene.reserve()
-    scene.elsewhere = a_device_claim(version="7")
+    scene.elsewhere = a_device_claim()
     assert await scene.pre_bind() == error("claim default/claim got deallocated elsewhere in the meantime")
 
 
 async def test_a_claim_that_others_write_to_all_the_time_is_given_up_after_a_while() -> None:
-    scene = a_scene(a_device_claim(), conflicts=100)
+    scene = a_scene(a_device_claim(), conflicts=100, elsewhere=a_device_claim(metadata={"finalizers": (FINALIZER,)}))
     scene.reserve()
     why = "add allocation and reservation to claim default/claim: the object has been modified"
     assert await scene.pre_bind() == error(why)
     assert scene.conflicts > 50
+
+
+async def test_a_change_by_others_has_to_be_shown_before_anything_is_written_over_it() -> None:
+    final = {"finalizers": (FINALIZER,)}
+    scene = a_scene(a_device_claim(version="4", metadata=final), conflicts=1)
+    scene.reserve()
+    story = [shows(a_device_claim(version=version, metadata=final)) for version in ("4", "9")]
+    assert await scene.pre_bind(*story) == SUCCESS
+    assert scene.claim().metadata.resource_version == "10"
+    never = a_scene(a_device_claim(), conflicts=1)
+    never.reserve()
+    assert await never.pre_bind() == error("claim default/claim has changed, but is not shown as it is now")
+    gone = a_scene(a_device_claim(), conflicts=1)
+    gone.reserve()
+    assert await gone.pre_bind(goes("claim")) == error("claim default/claim got deleted in the meantime")
 
 
 @pytest.mark.parametrize(

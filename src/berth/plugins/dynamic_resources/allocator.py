@@ -28,7 +28,7 @@ from berth.plugins.dynamic_resources.search import Candidate, Choice, Search
 
 _REMEMBERED: Final = 16  # demands, by each view
 _TOKENS: Final = 1024
-_INVALID_POOLS: Final = "invalid resource pools were encountered"
+INVALID_POOLS: Final = "invalid resource pools were encountered"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +91,11 @@ class Allocator:
         """Whether `allocate` would find something; it raises what that raises, and costs less."""
         return self._choices(node, demand, expired) is not None
 
+    def alternatives(self, node: Node, demand: Demand) -> frozenset[tuple[int, int, int]]:
+        """The alternatives that `allocate` would meet: numbers of claim, request and alternative."""
+        choices = self._choices(node, demand, None) or ()
+        return frozenset(choice.wish.place for choice in choices if choice.wish.parent)
+
     def _choices(self, node: Node, demand: Demand, expired: Callable[[], bool] | None) -> Sequence[Choice] | None:
         view = self._inventory.view(node)
         fate: _Fate | None = view.fates.get(demand.token)
@@ -106,7 +111,7 @@ class Allocator:
                 view.fates.clear()
             fate = view.fates[demand.token] = _Fate(versions, choices)
         if fate.choices is None and not view.is_in_order:
-            raise NodeAllocationError(_INVALID_POOLS)
+            raise NodeAllocationError(INVALID_POOLS)
         return fate.choices
 
     def _forget_old(self) -> None:

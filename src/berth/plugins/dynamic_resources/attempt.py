@@ -6,9 +6,14 @@ Source: k8s pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from berth.api.dra import AllocationResult, ResourceClaim
 from berth.api.node_affinity import CompiledNodeSelector
+from berth.cluster.columns import Rows
 from berth.plugins.dynamic_resources.extended import Backing, Special, is_unnamed
+from berth.plugins.dynamic_resources.requests import Demand
 
 
 @dataclass(slots=True)
@@ -33,16 +38,45 @@ class PodClaim:
         return self.claim.status.allocation is not None
 
 
-class NodeResult(NamedTuple):
-    """What was found on a node.
+class Finding(NamedTuple):
+    """What was looked for on some nodes, and found there.
 
     Attributes:
-        allocations: for each claim that has nothing yet, in order; that of the special claim last.
-        special: what the special claim asks for there; None if the node needs none.
+        demand: of each claim that has nothing yet, in order; that of the special claim last.
+        special: what the special claim asks for there; None if these nodes need none.
     """
 
-    allocations: tuple[AllocationResult, ...]
+    demand: Demand
     special: Special | None
+
+
+class Findings:
+    """Where something was found, and what it was."""
+
+    def __init__(self) -> None:
+        self._findings: list[Finding] = []
+        self._number: NDArray[np.int16] = np.zeros(0, dtype=np.int16)  # by row; 0 where nothing was found
+
+    def note(self, rows: Rows, finding: Finding) -> None:
+        """Something was found on *rows*."""
+        self._make_room(rows)
+        self._findings.append(finding)
+        self._number[rows] = len(self._findings)
+
+    def drop(self, rows: Rows) -> None:
+        """What was found on *rows* is of no use."""
+        self._make_room(rows)
+        self._number[rows] = 0
+
+    def on(self, row: int) -> Finding | None:
+        """What was found on one row."""
+        number = int(self._number[row]) if row < len(self._number) else 0
+        return self._findings[number - 1] if number else None
+
+    def _make_room(self, rows: Rows) -> None:
+        wanted = int(rows.max(initial=-1)) + 1
+        if len(self._number) < wanted:
+            self._number = np.append(self._number, np.zeros(wanted - len(self._number), dtype=np.int16))
 
 
 @dataclass(slots=True)
@@ -55,7 +89,7 @@ class Attempt:
         behind: the resources of the pod that a class is behind, and the class.
         scalars: all its resources that have a name of that kind.
         unavailable: places of the claims that could not be used on some node which had all else.
-        found: node -> what was found there.
+        found: what was found on nodes.
         asked: what the special claim asks for on the node that was chosen; None if it asks for nothing there.
     """
 
@@ -64,7 +98,7 @@ class Attempt:
     behind: Backing = field(default_factory=dict)
     scalars: tuple[str, ...] = ()
     unavailable: set[int] = field(default_factory=set)
-    found: dict[str, NodeResult] = field(default_factory=dict)
+    found: Findings = field(default_factory=Findings)
     asked: Special | None = None
 
     @property

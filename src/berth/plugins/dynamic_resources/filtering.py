@@ -1,7 +1,7 @@
 """Which nodes can use the claims of a pod, and what those of its claims that have nothing yet would get there.
 
 Nodes are told apart by what they offer of the pod's extended resources, since that decides what the special claim asks
-for; then the allocator is asked node by node, which it answers from memory wherever it can.
+for; then it is judged where all that is asked for can be had.
 
 Source: k8s pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go, ``Filter``.
 """
@@ -17,11 +17,12 @@ from berth.cluster.nodes import NodeTable
 from berth.cluster.pods import PodInfo
 from berth.framework.interface import Rejections
 from berth.framework.status import PluginError, Status, unresolvable
-from berth.plugins.dynamic_resources.allocator import Allocator
-from berth.plugins.dynamic_resources.attempt import Attempt, NodeResult
-from berth.plugins.dynamic_resources.errors import NodeAllocationError
+from berth.plugins.dynamic_resources.allocator import INVALID_POOLS, Allocator
+from berth.plugins.dynamic_resources.attempt import Attempt, Finding
 from berth.plugins.dynamic_resources.extended import Special, special_of, with_requests
 from berth.plugins.dynamic_resources.readiness import State, is_too_late, readiness
+from berth.plugins.dynamic_resources.standings import AT_FAULT, FITS, Standings
+from berth.plugins.dynamic_resources.standings import CANNOT_ALLOCATE as NOT_FOUND
 from berth.plugins.node_selection import selector_mask
 
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
@@ -86,12 +87,13 @@ class Judge:
 
     Args:
         table: the nodes.
-        allocator: finds devices.
+        allocator: works out what is asked for.
+        standings: knows where that can be had.
         limits: how long things may take.
     """
 
-    def __init__(self, table: NodeTable, allocator: Allocator, limits: Limits) -> None:
-        self._table, self._allocator, self._limits = table, allocator, limits
+    def __init__(self, table: NodeTable, allocator: Allocator, standings: Standings, limits: Limits) -> None:
+        self._table, self._allocator, self._standings, self._limits = table, allocator, standings, limits
         self.reasons = Reasons()
 
     def judge(self, attempt: Attempt, pod: PodInfo, rows: Rows) -> Rejections:
@@ -111,13 +113,8 @@ class Judge:
         if len(out):
             attempt.unavailable.update(np.flatnonzero(lacking[:, out].any(axis=1)).tolist())
             codes[out] = self.reasons.number_of(NOT_AVAILABLE)
-            for row in rows[out].tolist():
-                attempt.found.pop(self._table.name(row), None)
+            attempt.found.drop(rows[out])
         return codes
-
-    def found(self, attempt: Attempt, rows: Rows) -> Iterator[NodeResult | None]:
-        """What was found on each of *rows*; None where nothing had to be looked for."""
-        return (attempt.found.get(self._table.name(row)) for row in rows.tolist())
 
     # -- extended resources -------------------------------------------------------------------------------------------
 
@@ -182,19 +179,15 @@ class Judge:
         if not wanting:
             return
         demand = self._allocator.demand(wanting)
-        table, allocator, search_s, now = self._table, self._allocator, self._limits.search_s, self._limits.stopwatch
-        for spot, row in zip(spots.tolist(), rows[spots].tolist(), strict=True):
-            node = table.node(row)
-            expired = None if search_s is None else _Deadline(now, search_s)
-            try:
-                results = allocator.allocate(node, demand, expired)
-            except NodeAllocationError as fault:
-                codes[spot] = self.reasons.number_of(str(fault))
-                continue
-            if len(results) != len(wanting):
-                codes[spot] = self.reasons.number_of(CANNOT_ALLOCATE)
-                continue
-            attempt.found[node.metadata.name] = NodeResult(results, special)
+        verdicts = self._standings.judge(demand, rows[spots], self._deadline)
+        codes[spots[verdicts == NOT_FOUND]] = self.reasons.number_of(CANNOT_ALLOCATE)
+        codes[spots[verdicts == AT_FAULT]] = self.reasons.number_of(INVALID_POOLS)
+        attempt.found.note(rows[spots[verdicts == FITS]], Finding(demand, special))
+
+    def _deadline(self) -> "_Deadline | None":
+        """The time that one node may take."""
+        search_s = self._limits.search_s
+        return None if search_s is None else _Deadline(self._limits.stopwatch, search_s)
 
 
 class _Deadline:

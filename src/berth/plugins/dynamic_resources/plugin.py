@@ -44,7 +44,8 @@ from berth.plugins.dynamic_resources.lookup import find_claims
 from berth.plugins.dynamic_resources.preparing import Preparation, Ways
 from berth.plugins.dynamic_resources.readiness import State, has_conditions, readiness
 from berth.plugins.dynamic_resources.rules import AllocatorRules
-from berth.plugins.dynamic_resources.scoring import has_alternatives, score_of
+from berth.plugins.dynamic_resources.scoring import has_alternatives, score_of_allocated, score_of_alternatives
+from berth.plugins.dynamic_resources.standings import Standings
 from berth.plugins.dynamic_resources.waiting import ClaimWaiters
 from berth.plugins.dynamic_resources.writing import Booking, ClaimTakenError
 from berth.plugins.normalize import scale
@@ -70,14 +71,16 @@ class DynamicResources:
         self._rules = AllocatorRules.of(gates, handle.behaviours)
         inventory, allocated = Inventory(cluster.objects, self._rules), AllocatedState()
         self._claims.follow(allocated.change)
-        allocator = Allocator(self._rules, inventory, allocated, cluster.objects)
+        self._allocator = Allocator(self._rules, inventory, allocated, cluster.objects)
+        standings = Standings(cluster.table, inventory, allocated, self._allocator)
         self._clock = handle.clock or _no_time
         self._ready_s = (
             args.binding_timeout.seconds if self._rules.binding_conditions and args.binding_timeout else None
         )
         search_s = args.filter_timeout.seconds if args.filter_timeout and handle.stopwatch else None
         limits = Limits(search_s or None, self._ready_s, handle.stopwatch or _no_time, self._clock)
-        self._judge = Judge(cluster.table, allocator, limits)
+        self._table = cluster.table
+        self._judge = Judge(cluster.table, self._allocator, standings, limits)
         ways = Ways(gates.enabled("DRAPrioritizedList"), gates.enabled("DRAExtendedResource"))
         self._preparation, self._scores = Preparation(cluster, ways), ways.alternatives
         self._hints, self._waiters = ClaimHints(handle), ClaimWaiters(self._claims)
@@ -154,11 +157,14 @@ class DynamicResources:
         attempt = state.get(_ATTEMPT)
         if not self._scores or attempt is None or not has_alternatives(attempt):
             return np.zeros(len(rows), dtype=np.int64)
-        return np.fromiter(
-            (0 if result is None else score_of(attempt, result) for result in self._judge.found(attempt, rows)),
-            dtype=np.int64,
-            count=len(rows),
-        )
+        allocated, table, found = score_of_allocated(attempt), self._table, attempt.found
+        scores: Scores = np.zeros(len(rows), dtype=np.int64)
+        for place, row in enumerate(rows.tolist()):
+            finding = found.on(row)
+            if finding is not None:
+                met = self._allocator.alternatives(table.node(row), finding.demand)
+                scores[place] = allocated + score_of_alternatives(met)
+        return scores
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         """0..100, in proportion to the best."""
@@ -168,19 +174,27 @@ class DynamicResources:
     # -- promising ----------------------------------------------------------------------------------------------------
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status:
-        """Promise the devices that were found."""
+        """Promise the devices that were found.
+
+        Raises:
+            PluginError: they cannot be had any more.
+        """
         del pod
         attempt = state.get(_ATTEMPT)
         if attempt is None or attempt.is_empty:
             return SUCCESS
         wanting = attempt.wanting()
-        result = attempt.found.get(node_name)
-        if result is None:
+        row = self._table.row_of(node_name)
+        finding = None if row is None else attempt.found.on(row)
+        if row is None or finding is None:
             return error("claim allocation not found for node") if wanting else SUCCESS
-        if result.special is not None and attempt.special is not None:
-            attempt.asked = result.special
+        if finding.special is not None and attempt.special is not None:
+            attempt.asked = finding.special
             wanting.append(attempt.special)
-        for each, allocation in zip(wanting, result.allocations, strict=True):
+        allocations = self._allocator.allocate(self._table.node(row), finding.demand)
+        if len(allocations) != len(wanting):
+            return error("claim allocation not found for node")
+        for each, allocation in zip(wanting, allocations, strict=True):
             self._promise(attempt, each, allocation)
         return SUCCESS
 

@@ -3,10 +3,11 @@
 Source: k8s pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go, ``computeScore``; KEP-4816.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from berth.api.dra import MAX_SUBREQUESTS, AllocationResult, ResourceClaim
-from berth.plugins.dynamic_resources.attempt import Attempt, NodeResult
+from berth.plugins.dynamic_resources.attempt import Attempt
 
 _BEST: Final = MAX_SUBREQUESTS
 
@@ -17,14 +18,15 @@ def has_alternatives(attempt: Attempt) -> bool:
     return any(request.first_available for request in requests)
 
 
-def score_of(attempt: Attempt, result: NodeResult) -> int:
-    """The raw score of a node on which this was found."""
-    found = iter(result.allocations)
-    total = 0
-    for each in attempt.claims:
-        allocation = each.claim.status.allocation or next(found)
-        total += _score_of_claim(each.claim, allocation)
-    return total
+def score_of_allocated(attempt: Attempt) -> int:
+    """What the claims that have their devices add to the raw score of every node."""
+    allocated = ((each.claim, each.claim.status.allocation) for each in attempt.claims)
+    return sum(_score_of_claim(claim, allocation) for claim, allocation in allocated if allocation is not None)
+
+
+def score_of_alternatives(met: Iterable[tuple[int, int, int]]) -> int:
+    """What a node adds for the alternatives that are met there: numbers of claim, request and alternative."""
+    return sum(_BEST - place for _, _, place in met)
 
 
 def _score_of_claim(claim: ResourceClaim, allocation: AllocationResult) -> int:

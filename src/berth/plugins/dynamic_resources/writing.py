@@ -1,6 +1,7 @@
 """Writing what was promised to a pod: its claims get their devices, and the pod gets the right to use them.
 
-A claim that somebody else changed meanwhile is read again and the change made anew, unless it no longer makes sense.
+To a claim that somebody else changed meanwhile the change is made anew, once we are shown what it is now, unless it
+makes no sense any more.
 The special claim of extended resources is created first, and the pod told of it at the end.
 
 Source: k8s pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go, ``bindClaim``.
@@ -13,6 +14,7 @@ import msgspec
 
 from berth.api.dra import FINALIZER, ResourceClaim, ResourceClaimConsumerReference
 from berth.api.pod import Pod, PodExtendedResourceClaimStatus
+from berth.cluster.assumed import is_older
 from berth.cluster.device_claims import DeviceClaims
 from berth.framework.handle import ClaimWriter, WriteConflictError, WriteError
 from berth.plugins.dynamic_resources.attempt import Attempt, PodClaim
@@ -99,7 +101,7 @@ class Booking:
             try:
                 return await self._bind_version(claim, each, pod)
             except WriteConflictError:
-                claim = await self._writer.read(claim)
+                claim = await self._later_version(claim)
         return await self._bind_version(claim, each, pod)
 
     async def _bind_version(self, claim: ResourceClaim, each: PodClaim, pod: Pod) -> ResourceClaim:
@@ -137,6 +139,20 @@ class Booking:
             return await self._writer.update_finalizers(claim, msgspec.structs.replace(claim, metadata=meta))
         except WriteError as error:
             raise type(error)(f"add finalizer to claim {claim.key}: {error}") from error
+
+    async def _later_version(self, claim: ResourceClaim) -> ResourceClaim:
+        """What somebody else made of a claim; that there is such a version we know, and it will be shown to us."""
+        meta = claim.metadata
+        wait = self._writer.wait(_SHOWN_WITHIN_S)
+        with self._waiters.told(wait, (claim.key,)):
+            while True:
+                known = self._claims.get(meta.name, meta.namespace)
+                if known is None:
+                    raise ClaimTakenError(f"claim {claim.key} got deleted in the meantime")
+                if known.metadata.uid != meta.uid or is_older(meta.resource_version, known.metadata.resource_version):
+                    return known
+                if not await wait.turn(_LOOK_AGAIN_S):
+                    raise WriteError(f"claim {claim.key} has changed, but is not shown as it is now")
 
     async def _wait_until_shown(self, claim: ResourceClaim) -> None:
         """Wait until a claim that was just created is shown; only then it can count as what was written."""
