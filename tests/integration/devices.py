@@ -47,6 +47,16 @@ def a_device_claim(name: str, *, count: int = 1, device_class: str = "gpu", **ex
     return claim
 
 
+def special_claim(pod: JsonObject, name: str) -> JsonObject:
+    """A claim that was made for the extended resources of a pod."""
+    meta = pod["metadata"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}
+    claim = a_device_claim(name)
+    claim["metadata"]["ownerReferences"] = [owner]
+    claim["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    return claim
+
+
 def a_pod_with(name: str, *claims: str, **spec: Any) -> JsonObject:
     """A pod whose container uses claims of these names."""
     pod = a_pod(name, resourceClaims=[{"name": claim, "resourceClaimName": claim} for claim in claims], **spec)
