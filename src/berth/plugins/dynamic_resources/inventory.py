@@ -51,7 +51,7 @@ class View:
         return cls(pools, ids, not any(pool.is_invalid for pool in pools), {})
 
 
-_Key = tuple[tuple[str, frozenset[str]], ...]
+_Key = tuple[tuple[str, frozenset[int]], ...]
 
 
 class Inventory:
@@ -147,14 +147,14 @@ class Inventory:
                     yield Relevant(record)
             elif spec.per_device_node_selection:
                 out_of_reach = frozenset(self._out_of_reach(node, record))
-                if len(out_of_reach) < len({device.name for device in spec.devices}):
+                if len(out_of_reach) < len(spec.devices):
                     yield Relevant(record, out_of_reach)
 
-    def _out_of_reach(self, node: Node, record: SliceRecord) -> Iterator[str]:
-        for device in record.slice.spec.devices:
+    def _out_of_reach(self, node: Node, record: SliceRecord) -> Iterator[int]:
+        for place, device in enumerate(record.slice.spec.devices):
             what = f"device {device.name} in slice {_name(record)}"
             if not self._reaches(node, device.node_name, device.all_nodes, device.node_selector, what):
-                yield device.name
+                yield place
 
     def _counts(self, record: SliceRecord) -> bool:
         spec = record.slice.spec

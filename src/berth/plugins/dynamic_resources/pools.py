@@ -57,11 +57,11 @@ class Relevant:
 
     Attributes:
         record: the slice.
-        out_of_reach: those of its devices that the node cannot use.
+        out_of_reach: the places of those of its devices that the node cannot use.
     """
 
     record: SliceRecord
-    out_of_reach: frozenset[str] = frozenset()
+    out_of_reach: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,13 +141,7 @@ def _checked(pool_id: PoolId, relevant: list[Relevant], others: Sequence[SliceRe
     devices = tuple(record for each in holding for record in each.record.devices)
     if len({record.id for record in devices}) < len(devices):
         return invalid
-    out_of_reach = frozenset(
-        record.id
-        for each in holding
-        if each.out_of_reach
-        for record in each.record.devices
-        if record.device.name in each.out_of_reach
-    )
+    out_of_reach = frozenset(each.record.devices[place].id for each in holding for place in each.out_of_reach)
     if not partitionable:
         return Pool(pool_id, devices=devices, out_of_reach=out_of_reach)
     sets = [each for one in relevant for each in one.record.slice.spec.shared_counters]
