@@ -21,6 +21,9 @@ from berth.plugins.dynamic_resources.cel_values import FUNCTIONS, Function, quan
 _REMEMBERED: Final = 64  # verdicts of a shape, programs of a cluster
 _PROGRAMS: Final = 1024
 _MISSING: Final = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
+_HAS_FIELD: Final = re.compile(  # a device has its fields; the evaluator takes them for variables
+    r"\bhas\(\s*device\s*\.\s*(?:driver|attributes|capacity|allowMultipleAllocations)\s*\)"
+)
 _FIELDS_ONLY: Final = re.compile(
     r"(?:(?!\bdevice\b).|\bdevice\.(?:driver|attributes|capacity|allowMultipleAllocations)\b)*", re.DOTALL
 )
@@ -225,6 +228,7 @@ def _program(expression: str) -> _Program:
 
 def _compiled(expression: str) -> _Program:
     checking, running = _environments()
+    expression = _HAS_FIELD.sub("true", expression)
     try:
         result = checking.compile(expression).return_type()
         if result.name() not in _VERDICTS:
