@@ -11,7 +11,8 @@ CLAIM = b"""{"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1",
 "spec": {"devices": {"config": [{"opaque": {"driver": "d", "parameters": {"a": {"b": [1, 2.5, null]}}}}]}},
 "status": {"allocation": {"allocationTimestamp": "2026-07-01T00:00:00Z", "devices": {"results": [
 {"request": "r/s", "driver": "d", "pool": "p", "device": "x", "shareID": "s", "consumedCapacity": {"memory": "1Gi"}}]}},
-"devices": [{"driver": "d", "pool": "p", "device": "x", "data": {"any": "thing"}, "conditions": [{"type": "Ready"}]}]}}"""
+"devices": [{"driver": "d", "pool": "p", "device": "x", "data": {"any": "thing"},
+"conditions": [{"type": "Ready"}]}]}}"""
 
 
 def test_a_claim_keeps_what_the_scheduler_reads_and_writes() -> None:
@@ -30,8 +31,8 @@ def test_an_allocation_says_nothing_that_is_not_so() -> None:
 
 
 def test_attributes_are_of_one_type_each() -> None:
-    text = b"""{"spec": {"devices": [{"name": "x", "attributes": {"a": {"int": 0}, "b": {"bool": false}, "c": {"string": ""},
-    "d": {"version": "1.0.0"}, "e": {"strings": ["x"]}}}]}}"""
+    text = b"""{"spec": {"devices": [{"name": "x", "attributes": {"a": {"int": 0}, "b": {"bool": false}, 
+    "c": {"string": ""}, "d": {"version": "1.0.0"}, "e": {"strings": ["x"]}}}]}}"""
     attributes = msgspec.json.decode(text, type=ResourceSlice).spec.devices[0].attributes
     assert attributes == {
         "a": DeviceAttribute(int_value=0),
