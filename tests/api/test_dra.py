@@ -31,7 +31,7 @@ def test_an_allocation_says_nothing_that_is_not_so() -> None:
 
 
 def test_attributes_are_of_one_type_each() -> None:
-    text = b"""{"spec": {"devices": [{"name": "x", "attributes": {"a": {"int": 0}, "b": {"bool": false}, 
+    text = b"""{"spec": {"devices": [{"name": "x", "attributes": {"a": {"int": 0}, "b": {"bool": false},
     "c": {"string": ""}, "d": {"version": "1.0.0"}, "e": {"strings": ["x"]}}}]}}"""
     attributes = msgspec.json.decode(text, type=ResourceSlice).spec.devices[0].attributes
     assert attributes == {
