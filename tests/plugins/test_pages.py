@@ -63,6 +63,7 @@ def test_example(manifests: str, outcome: str) -> None:
     assert [line for each in evaluate(scenario) for line in told(each)] == outcome.splitlines()
 
 
-def test_every_page_of_a_plugin_that_looks_at_storage_or_features_has_an_example() -> None:
-    pages = ("NodeDeclaredFeatures", "NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone")
+def test_every_page_of_a_plugin_that_looks_at_devices_storage_or_features_has_an_example() -> None:
+    storage = ("NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone")
+    pages = ("DynamicResources", "NodeDeclaredFeatures", *storage)
     assert all(EXAMPLE.search((PAGES / f"{page}.md").read_text(encoding="utf-8")) for page in pages)
