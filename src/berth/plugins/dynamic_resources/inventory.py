@@ -21,7 +21,7 @@ from berth.cluster.objects import Objects
 from berth.plugins.dynamic_resources.cel import Shape
 from berth.plugins.dynamic_resources.errors import AllocationError
 from berth.plugins.dynamic_resources.ids import DeviceId, PoolId
-from berth.plugins.dynamic_resources.pools import DeviceRecord, Pool, Relevant, SliceRecord, gather
+from berth.plugins.dynamic_resources.pools import Candidate, DeviceRecord, Pool, Relevant, SliceRecord, gather
 from berth.plugins.dynamic_resources.rules import AllocatorRules
 
 _ENCODE: Final = msgspec.json.Encoder(order="deterministic").encode
@@ -35,12 +35,14 @@ class View:
     Attributes:
         pools: the pools, in the order in which they are tried.
         ids: the same by name.
-        is_in_order: whether none of them contradicts itself.
+        candidates: the devices that can be taken, in the order in which they are tried.
+        is_in_order: whether no pool contradicts itself.
         fates: how demands fared here, by whoever made them; theirs to keep.
     """
 
     pools: tuple[Pool, ...]
     ids: tuple[PoolId, ...]
+    candidates: tuple[Candidate, ...]
     is_in_order: bool
     fates: dict[object, Any]
 
@@ -48,7 +50,8 @@ class View:
     def of(cls, pools: tuple[Pool, ...]) -> "View":
         """A view of these pools, of which nothing is known yet."""
         ids = tuple(pool.id for pool in pools)
-        return cls(pools, ids, not any(pool.is_invalid for pool in pools), {})
+        candidates = tuple(Candidate(pool, record) for pool in pools for record in pool.devices)
+        return cls(pools, ids, candidates, not any(pool.is_invalid for pool in pools), {})
 
 
 _Key = tuple[tuple[str, frozenset[int]], ...]
