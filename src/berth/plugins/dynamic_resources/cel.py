@@ -9,7 +9,7 @@ Source: k8s dynamic-resource-allocation/cel/compile.go.
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from cel_expr_python import cel
@@ -18,7 +18,7 @@ from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_string
 from berth.api.dra import Device, DeviceAttribute, DeviceCapacity
 from berth.plugins.dynamic_resources.cel_values import FUNCTIONS, Function, quantity, version
 
-_REMEMBERED: Final = 64  # verdicts of a shape, programs of a cluster
+_REMEMBERED: Final = 64  # verdicts of a shape
 _PROGRAMS: Final = 1024
 _MISSING: Final = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
 _HAS_FIELD: Final = re.compile(  # a device has its fields; the evaluator takes them for variables
@@ -212,24 +212,13 @@ def _worded(text: str) -> str:
     return _CODE.sub("", text, count=1)
 
 
-_programs: dict[str, _Program] = {}
-
-
+@lru_cache(maxsize=_PROGRAMS)
 def _program(expression: str) -> _Program:
     """The expression, ready to run.
 
     Raises:
         ExpressionError: it is faulty.
     """
-    program = _programs.get(expression)
-    if program is None:
-        if len(_programs) >= _PROGRAMS:
-            _programs.clear()
-        program = _programs[expression] = _compiled(expression)
-    return program
-
-
-def _compiled(expression: str) -> _Program:
     checking, running = _environments()
     expression = _HAS_FIELD.sub("true", expression)
     try:

@@ -25,6 +25,7 @@ from berth.plugins.dynamic_resources.pools import Candidate, DeviceRecord, Pool,
 from berth.plugins.dynamic_resources.rules import AllocatorRules
 
 _ENCODE: Final = msgspec.json.Encoder(order="deterministic").encode
+_MOST_SEEN: Final = 20_000  # nodes; those that went are among them
 _NO_SLICES: Final[Mapping[str, SliceRecord]] = {}
 
 
@@ -122,6 +123,8 @@ class Inventory:
         if view is None:
             mine = [Relevant(record) for record in self._own.get(name, _NO_SLICES).values() if self._counts(record)]
             view = views[key] = View.of(self._gather([*mine, *relevant]))
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
         self._seen[name] = node, view
         return view
 
