@@ -84,6 +84,7 @@ class VolumeController:
         takes_s: how long it takes to make a volume for a claim, by the claim's name.
         place: the node for which a claim gets its volume without waiting for a pod, by the claim's name; empty for one
             that waits.
+        binds: False where a real controller does the binding, so that only volumes are to be made.
 
     Attributes:
         refusals: for how many more nodes no volume can be made; whoever selected one has to select again.
@@ -96,12 +97,14 @@ class VolumeController:
         api: ApiClient,
         takes_s: Callable[[str], float] = lambda _: 0.0,
         place: Callable[[str], str] = lambda _: "",
+        *,
+        binds: bool = True,
     ) -> None:
         self.refusals = 0
         self.refused: list[str] = []
         self.paused = threading.Event()
         self.fault: BaseException | None = None
-        self._api, self._takes_s, self._place = api, takes_s, place
+        self._api, self._takes_s, self._place, self._binds = api, takes_s, place, binds
         self._seen_s: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="volume-controller")
@@ -137,7 +140,8 @@ class VolumeController:
             uid, name = claim["metadata"]["uid"], claim["metadata"]["name"]
             node = claim["metadata"].get("annotations", {}).get(SELECTED_NODE) or self._place(name)
             if uid in promised:
-                self.bind(claim, promised[uid])
+                if self._binds:
+                    self.bind(claim, promised[uid])
             elif node and self.refusals:
                 self.refusals -= 1
                 self.refused.append(node)
@@ -155,7 +159,8 @@ class VolumeController:
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
-        self.bind(claim, volume)
+        if self._binds:
+            self.bind(claim, volume)
 
     def bind(self, claim: JsonObject, volume: str) -> None:
         """Bind a claim to a volume for good."""

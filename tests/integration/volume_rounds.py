@@ -64,12 +64,13 @@ def remove_classes(api: ApiClient) -> None:
         api.delete(f"{CLASSES}/{each['metadata']['name']}")
 
 
-def a_controller(api: ApiClient, latest_s: float) -> VolumeController:
-    """Whoever binds the claims of rounds, each after a time of its own."""
+def a_controller(api: ApiClient, latest_s: float, *, binds: bool = True) -> VolumeController:
+    """Whoever makes volumes for the claims of rounds, each after a time of its own, and binds them or leaves that."""
     return VolumeController(
         api,
         takes_s=lambda claim: random.Random(claim).uniform(0, latest_s),
         place=lambda claim: random.Random(claim).choice(NODES) if claim.startswith("late") else "",
+        binds=binds,
     )
 
 
