@@ -2,8 +2,9 @@
 
 Points: PreFilter (sits out if no required term concerns the pod), Filter, PreScore (sits out if no preferred one does),
 Score (normalized).  Rejects a node without the pods that must be near as unresolvable, and one with pods that must not
-be near as unschedulable, since it may become free by evictions.  Woken by pods that come, go or change their labels and by nodes that come or change
-theirs, as far as the pod's required terms look at them, and by changes of the pod's own labels.
+be near as unschedulable, since it may become free by evictions.  Woken by pods that come, go or change their labels and
+by nodes that come or change theirs, as far as the pod's required terms look at them, and by changes of the pod's own
+labels.
 
 Arguments: ``hard_pod_affinity_weight`` (0..100), what a required affinity term of a running pod adds to the score;
 ``ignore_preferred_terms_of_existing_pods``, whether pods without preferences of their own are not scored at all.

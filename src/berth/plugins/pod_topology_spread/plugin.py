@@ -2,8 +2,8 @@
 
 Points: PreFilter (sits out for pods without hard constraints), Filter, PreScore (sits out without soft ones), Score
 (normalized).  Rejects a node whose domain would exceed the emptiest one by too much as unschedulable, since evictions
-may help, and one that lacks the topology's label as unresolvable.  Woken by matching pods that come, go or change their labels, by
-nodes that come, go or change labels or taints, and by changes of the pod's own labels and tolerations.
+may help, and one that lacks the topology's label as unresolvable.  Woken by matching pods that come, go or change their
+labels, by nodes that come, go or change labels or taints, and by changes of the pod's own labels and tolerations.
 
 Arguments: ``defaulting_type`` and ``default_constraints``, for pods without constraints of their own: ``System`` for
 the built-in ones, which are soft, or ``List`` for those given, of which no two have the same topology and action, and
