@@ -22,7 +22,15 @@ from tests.integration.devices import (
 from tests.integration.devices import a_pod_with as a_pod_with_devices
 from tests.integration.objects import a_node, a_pod
 from tests.integration.scene import EVENTS, condition_of
-from tests.integration.storage import CLASSES, VOLUMES, VolumeController, a_claim, a_class, a_pod_with, a_volume
+from tests.integration.storage import (
+    CLASSES,
+    VolumeController,
+    a_claim,
+    a_class,
+    a_pod_with,
+    a_volume,
+    create_volumes,
+)
 from tests.support.client import PODS, ApiClient
 from tests.support.scheduler import LEADING
 
@@ -116,10 +124,8 @@ def pod_refused_again_and_again(scene: Scene, running: Running) -> JsonObject:
 @contextmanager
 def storage(scene: Scene, node: str) -> Iterator[None]:
     """A volume that is there, of the class `there`, for one node; a class `made`; and somebody who binds claims."""
-    scene.create(
-        a_class("there", provisioner="kubernetes.io/no-provisioner"), a_class("made"), a_volume("disk", "there", node)
-    )
-    scene.api.patch(f"{VOLUMES}/disk/status", {"status": {"phase": "Available"}})
+    scene.create(a_class("there", provisioner="kubernetes.io/no-provisioner"), a_class("made"))
+    create_volumes(scene.api, a_volume("disk", "there", node))
     try:
         with VolumeController(scene.api):
             yield

@@ -3,7 +3,7 @@
 Points: PreScore (sits out for pods that ask for none of the resources), Score (not normalized, 50..100, 75 where
 nothing changes).  Rejects nothing, waits for nothing.
 
-Arguments: the resources, all of weight 1.
+Arguments: ``resources``, none twice and all of weight 1; CPU and memory if there are none.
 
 Source: k8s pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
 """

@@ -5,8 +5,10 @@ if some request is larger than all that the node has, else unschedulable.  A res
 left to DynamicResources on nodes that have none of their own.  Woken by pods that go away or ask for less,
 by nodes that come or offer more, and by device classes that stand for what the pod asks for (`fit_hints`).
 
-Arguments: extended resources to overlook in the filter, by name or by the group before the slash, and the scoring
-strategy with its resources.
+Arguments: ``ignored_resources`` and ``ignored_resource_groups``, extended resources to overlook in the filter, by name
+or by the group before the slash; both are valid label keys, and a group has no slash.  ``scoring_strategy``: a type of
+`strategies`, resources with weights 1..100, and for RequestedToCapacityRatio, and only for it, a shape of at least one
+point, with utilization rising within 0..100 and scores 0..10.
 
 Source: k8s pkg/scheduler/framework/plugins/noderesources/fit.go.
 """
