@@ -29,6 +29,9 @@ GROUPS_TODAY: Final[dict[str, int | dict[str, int]]] = {
     "spread": 589,
     "pod-affinity": 590,
     "volumes": {"1.36": 645, "1.37": 617},
+    "dra": 409,
+    "mixed": 417,
+    "changes": {"1.36": 374, "1.37": 458},
 }
 PARTS_TODAY: Final = ("feasible", "nodes", "best")
 CHANGES: Final = {
@@ -67,6 +70,7 @@ def test_scores_of_every_plugin_that_exists_are_those_of_the_reference(version: 
     scorers = {row.plugin for row in rows}
     assert ("VolumeBinding" in scorers) is (version != "1.36"), "storage is scored since 1.37"
     assert scorers >= {
+        "DynamicResources",
         "ImageLocality",
         "InterPodAffinity",
         "NodeAffinity",
@@ -88,6 +92,7 @@ def test_every_change_is_the_events_that_it_is_in_the_reference(version: str, gr
 def test_hints_of_every_plugin_that_exists_answer_as_in_the_reference(version: str) -> None:
     rows = [row for row in hints().plugin_rows() if row.version == version and row.plugin in PLUGINS_TODAY]
     assert {row.plugin for row in rows} >= {
+        "DynamicResources",
         "InterPodAffinity",
         "NodeAffinity",
         "NodeName",
