@@ -5,6 +5,7 @@ A plugin names the kinds that it looks up (`berth.framework.interface.Lookups`);
 
 from typing import Final
 
+from berth.api.policy import PodDisruptionBudget
 from berth.api.storage import (
     CsiDriver,
     CsiNode,
@@ -23,6 +24,8 @@ REPLICATION_CONTROLLER: Final = Kind("ReplicationController", ReplicationControl
 REPLICA_SET: Final = Kind("ReplicaSet", ReplicaSet)
 STATEFUL_SET: Final = Kind("StatefulSet", StatefulSet)
 
+POD_DISRUPTION_BUDGET: Final = Kind("PodDisruptionBudget", PodDisruptionBudget)
+
 PERSISTENT_VOLUME: Final = Kind("PersistentVolume", PersistentVolume, "PersistentVolume")
 PERSISTENT_VOLUME_CLAIM: Final = Kind("PersistentVolumeClaim", PersistentVolumeClaim, "PersistentVolumeClaim")
 STORAGE_CLASS: Final = Kind("StorageClass", StorageClass, "storage.k8s.io/StorageClass")
@@ -37,6 +40,7 @@ ALL: Final = (
     REPLICATION_CONTROLLER,
     REPLICA_SET,
     STATEFUL_SET,
+    POD_DISRUPTION_BUDGET,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     STORAGE_CLASS,

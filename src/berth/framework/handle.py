@@ -3,9 +3,11 @@
 Source: k8s staging/src/k8s.io/kube-scheduler/framework/interface.go, ``Handle``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from berth.api.meta import PodKey
 from berth.api.pod import Pod
 from berth.api.storage import PersistentVolume, PersistentVolumeClaim
 from berth.cluster.cache import Cluster
@@ -61,6 +63,16 @@ class ObjectWriter(Protocol):
         """The beginning of a wait that takes at most so long."""
 
 
+PodLister = Callable[[PodKey], Pod | None]
+"""A pod by its key as the API server last showed it; None if it does not."""
+
+
+def shows_no_pod(key: PodKey) -> Pod | None:
+    """The lister where there is no API server."""
+    del key
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
     """The surroundings of a plugin.
@@ -69,6 +81,7 @@ class Handle:
         cluster: nodes and pods as the scheduler believes them to be.
         gates: which features are on.
         behaviours: how this version of Kubernetes goes about things.
+        lister: a pod by its key as the API server last showed it.
         binder: performs bindings; None where nothing is bound (a simulation, a test of the core).
         writer: writes other objects; None where nothing is written.
     """
@@ -76,5 +89,6 @@ class Handle:
     cluster: Cluster
     gates: FeatureGates
     behaviours: Behaviours
+    lister: PodLister = shows_no_pod
     binder: PodBinder | None = None
     writer: ObjectWriter | None = None

@@ -84,7 +84,7 @@ def _make_room(algorithm: Algorithm, state: CycleState, pod: PodInfo, fit_error:
         return Failure(unschedulable(fit_error.message), fit_error)
     steps = algorithm.steps
     start_s = steps.now()
-    result = run_post_filter(profile, state, pod, algorithm.statuses(fit_error))
+    result = run_post_filter(profile, state, pod, algorithm.statuses(state, pod, fit_error))
     steps.ran("PostFilter", result.status.code.label, start_s)
     if result.status.code is Code.ERROR:
         _log.error("PostFilter of pod %s failed: %s", pod.key, result.status.message)

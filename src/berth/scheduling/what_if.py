@@ -1,0 +1,412 @@
+"""Asking the filters of a profile what they would say if pods came or went: for many nodes at once, or node by node.
+
+`Boards` puts the question to the boards of the filters (`berth.framework.what_if`), all nodes together, and touches
+nothing.  Where a filter keeps no board, or cannot answer for all nodes at once, `NodeByNode` takes the pods off the
+live cluster, asks, and puts them back, one node after the other; it is also what the boards are tested against.
+
+Pods that were promised a node count there against pods of lower or equal priority: a node must do with and without
+them.  Called by the search, where it meets such promises, and by PostFilter plugins.
+
+Source: k8s pkg/scheduler/framework/runtime/framework.go, ``RunFilterPluginsWithNominatedPods``, and
+pkg/scheduler/framework/preemption/preemption.go.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from berth.api.quantity import QuantityError
+from berth.cluster.columns import Rows
+from berth.cluster.nodes import NodeTable
+from berth.cluster.pods import PodInfo
+from berth.cluster.ranking import PodKinds
+from berth.framework.cycle_state import CycleState
+from berth.framework.interface import BoardFilter, IgnoresPods, PreFilterExtensions
+from berth.framework.profile import Profile
+from berth.framework.run import FAULTS, fault_text, guarded
+from berth.framework.status import Code, Status, error
+from berth.framework.what_if import Board, Guests, Indices, TrialError
+from berth.scheduling.verdicts import FEASIBLE, SHIFT, CycleError, Placed, Verdicts, explain, judge, placed_filters
+
+_FIRST_FAULT: Final = -16  # verdicts from here downward are errors of one node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Promised:
+    """Pods that were promised the nodes in question.
+
+    Attributes:
+        by_place: place -> who was promised it; only places where anybody was.
+    """
+
+    by_place: Mapping[int, Sequence[PodInfo]]
+
+
+class Questioner:
+    """Puts questions to the filters of one profile.
+
+    Args:
+        profile: the plugins.
+        table: the nodes.
+    """
+
+    def __init__(self, profile: Profile, table: NodeTable) -> None:
+        self._profile, self._table = profile, table
+        self._filters = placed_filters(profile)
+        self._extensions = tuple(p for p in profile.pre_filter if isinstance(p, PreFilterExtensions))
+
+    def keeps_boards(self, state: CycleState) -> bool:
+        """Whether all filters that have a say can answer for many nodes at once."""
+        return all(
+            plugin.name in state.skip_filter or isinstance(plugin, BoardFilter | IgnoresPods)
+            for _, plugin in self._filters
+        )
+
+    def trial(
+        self, state: CycleState, pod: PodInfo, guests: Guests, promised: Promised, *, one_by_one: bool = False
+    ) -> "BoardTrial | NodeByNode":
+        """A question about *pod*.
+
+        Raises:
+            TrialError: a filter cannot answer for all nodes at once.
+        """
+        if not one_by_one and self.keeps_boards(state):
+            everyone = _joined(guests, promised)
+            return BoardTrial(self._profile, Boards(self._filters, state, pod, everyone), everyone, len(guests))
+        return NodeByNode(self._profile, self._table, self._extensions, state, pod, guests, promised)
+
+    def with_promised(self, state: CycleState, pod: PodInfo, rows: Rows, promised: Promised) -> Verdicts:
+        """int32, shape (len(rows),): the verdicts if those ran there who were promised these nodes.
+
+        Raises:
+            CycleError: a plugin could not answer.
+        """
+        guests = _joined(_nobody(rows), promised)
+        if self.keeps_boards(state):
+            try:
+                boards = Boards(self._filters, state, pod, guests)
+                boards.move(guests.everyone(), 1)
+                return boards.judge(np.arange(len(rows), dtype=np.intp), again=False)
+            except TrialError as fault:
+                raise CycleError(str(fault)) from fault
+        asked = NodeByNode(self._profile, self._table, self._extensions, state, pod, guests, Promised({}))
+        asked.move(guests.everyone(), 1)
+        verdicts = asked.judge(np.arange(len(rows), dtype=np.intp))
+        for verdict in verdicts[verdicts <= _FIRST_FAULT].tolist():
+            raise CycleError(asked.explain(verdict).message)
+        return verdicts
+
+
+class Boards:
+    """The filters that have a say, in order, each with its board.
+
+    Args:
+        filters: the filters of the profile.
+        state: what PreFilter worked out for *pod*.
+        pod: the pod.
+        guests: who comes and goes.
+
+    Raises:
+        TrialError: a filter cannot answer.
+    """
+
+    def __init__(self, filters: Sequence[Placed], state: CycleState, pod: PodInfo, guests: Guests) -> None:
+        self._state, self._pod, self._rows = state, pod, guests.rows
+        self._asked: list[tuple[Placed, Board | None]] = []
+        for placed in filters:
+            plugin = placed[1]
+            if plugin.name in state.skip_filter:
+                continue
+            board = None
+            if isinstance(plugin, BoardFilter):
+                with _faults_of(plugin.name):
+                    board = plugin.board(state, pod, guests)
+            self._asked.append((placed, board))
+
+    def copy(self) -> "Boards":
+        """Boards that go their own way from here."""
+        twin = object.__new__(Boards)
+        twin._state, twin._pod, twin._rows = self._state, self._pod, self._rows
+        twin._asked = [(placed, None if board is None else board.copy()) for placed, board in self._asked]
+        return twin
+
+    def move(self, guests: Indices, by: int) -> None:
+        """These guests come (1) or go (-1)."""
+        for _, board in self._asked:
+            if board is not None:
+                board.move(guests, by)
+
+    def judge(self, places: Indices, *, again: bool) -> Verdicts:
+        """int32, shape (len(places),): the first rejection of each place, or 0.
+
+        Args:
+            places: the nodes.
+            again: leave out those filters that never look at pods, since they have let these nodes pass.
+
+        Raises:
+            TrialError: a filter cannot answer.
+        """
+        verdicts = np.zeros(len(places), dtype=np.int32)
+        left = np.arange(len(places), dtype=np.intp)
+        for (position, plugin), board in self._asked:
+            if board is None and again:
+                continue
+            with _faults_of(plugin.name):
+                if board is not None:
+                    codes = board.judge(places[left])
+                else:
+                    codes = plugin.filter(self._state, self._pod, self._rows[places[left]])
+            rejected = codes != 0
+            if not np.count_nonzero(rejected):
+                continue
+            verdicts[left[rejected]] = codes[rejected].astype(np.int32) + (position << SHIFT)
+            left = left[~rejected]
+            if not len(left):
+                break
+        return verdicts
+
+
+class BoardTrial:
+    """A question that is put to boards.
+
+    Args:
+        profile: the plugins.
+        boards: their boards.
+        guests: who comes and goes, and after them those who were promised a node.
+        own: how many of the guests are not of the latter.
+
+    Raises:
+        TrialError: a filter cannot answer.
+    """
+
+    def __init__(self, profile: Profile, boards: Boards, guests: Guests, own: int) -> None:
+        self._profile, self._boards = profile, boards
+        self._crowded: Boards | None = None
+        self._is_promised = np.zeros(len(guests.rows), dtype=np.bool_)
+        if len(guests) > own:
+            promised = np.arange(own, len(guests), dtype=np.intp)
+            self._is_promised[guests.places[promised]] = True
+            self._crowded = boards.copy()
+            self._crowded.move(promised, 1)
+
+    def move(self, guests: Indices, by: int) -> None:
+        """These guests, each once, come (1) or go (-1)."""
+        self._boards.move(guests, by)
+        if self._crowded is not None:
+            self._crowded.move(guests, by)
+
+    def judge(self, places: Indices, *, again: bool = False) -> Verdicts:
+        """int32, shape (len(places),): 0 where the pod fits.
+
+        Raises:
+            TrialError: a filter cannot answer.
+        """
+        verdicts = self._boards.judge(places, again=again)
+        if self._crowded is not None:
+            crowded = np.flatnonzero(self._is_promised[places])
+            if len(crowded):
+                with_promised = self._crowded.judge(places[crowded], again=again)
+                verdicts[crowded] = np.where(with_promised == FEASIBLE, verdicts[crowded], with_promised)
+        return verdicts
+
+    def explain(self, verdict: int) -> Status:
+        """What a verdict other than 0 means."""
+        return explain(self._profile, verdict)
+
+
+class NodeByNode:
+    """A question that is put to the live cluster, one node after the other; each leaves no trace.
+
+    Args:
+        profile: the plugins.
+        table: the nodes.
+        extensions: those plugins whose state has to be told who comes and goes.
+        state: what PreFilter worked out for *pod*.
+        pod: the pod.
+        guests: who comes and goes.
+        promised: who counts besides.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        table: NodeTable,
+        extensions: Sequence[PreFilterExtensions],
+        state: CycleState,
+        pod: PodInfo,
+        guests: Guests,
+        promised: Promised,
+    ) -> None:
+        self._profile, self._table = profile, table
+        self._filters = placed_filters(profile)
+        self._extensions = tuple(plugin for plugin in extensions if plugin.name not in state.skip_filter)
+        self._pod, self._guests, self._promised = pod, guests, promised
+        self._states = [state.clone() for _ in guests.rows]
+        self._moved: list[dict[int, int]] = [{} for _ in guests.rows]
+        self._faults: list[Status] = []
+        self._fault_of: dict[int, int] = {}
+
+    def move(self, guests: Indices, by: int) -> None:
+        """These guests, each once, come (1) or go (-1)."""
+        for guest in guests.tolist():
+            place = int(self._guests.places[guest])
+            moved = self._moved[place]
+            moved[guest] = moved.get(guest, 0) + by
+            if place not in self._fault_of:
+                fault = self._tell(self._states[place], self._guests.pod(guest), place, by)
+                if fault is not None:
+                    self._fail(place, fault)
+
+    def judge(self, places: Indices, *, again: bool = False) -> Verdicts:
+        """int32, shape (len(places),): 0 where the pod fits; an error concerns one node only."""
+        del again
+        return np.fromiter((self._judge(place) for place in places.tolist()), dtype=np.int32, count=len(places))
+
+    def explain(self, verdict: int) -> Status:
+        """What a verdict other than 0 means."""
+        if verdict <= _FIRST_FAULT:
+            return self._faults[_FIRST_FAULT - verdict]
+        return explain(self._profile, verdict)
+
+    def _judge(self, place: int) -> int:
+        if place in self._fault_of:
+            return self._fault_of[place]
+        row, state = int(self._guests.rows[place]), self._states[place]
+        with self._arranged(place, row):
+            others = self._promised.by_place.get(place, ())
+            if others:
+                verdict = self._judge_with(others, state, place, row)
+                if verdict != FEASIBLE:
+                    return verdict
+            return self._ask(state, place, row)
+
+    def _judge_with(self, others: Sequence[PodInfo], state: CycleState, place: int, row: int) -> int:
+        table, name = self._table, self._table.name(row)
+        hypothetical = state.clone()
+        added: list[PodInfo] = []
+        try:
+            for other in others:
+                table.add_pod(other, name)
+                added.append(other)
+                fault = self._tell(hypothetical, other, place, 1)
+                if fault is not None:
+                    return self._fail(place, fault)
+            return self._ask(hypothetical, place, row)
+        finally:
+            for other in added:
+                table.remove_pod(other.uid, name)
+
+    def _ask(self, state: CycleState, place: int, row: int) -> int:
+        try:
+            return int(judge(self._filters, state, self._pod, np.array([row], dtype=np.intp))[0])
+        except CycleError as fault:
+            return self._fail(place, str(fault))
+
+    @contextmanager
+    def _arranged(self, place: int, row: int) -> Iterator[None]:
+        """A block in which the guests of a node are on it, or not, as they were moved."""
+        table, name = self._table, self._table.name(row)
+        moved = [(self._guests.pod(guest), by) for guest, by in self._moved[place].items() if by]
+        with table.restored():
+            self._rearrange(name, moved)
+            try:
+                yield
+            finally:
+                self._rearrange(name, [(guest, -by) for guest, by in moved])
+
+    def _rearrange(self, name: str, moves: Sequence[tuple[PodInfo, int]]) -> None:
+        for guest, by in moves:
+            if by > 0:
+                self._table.add_pod(guest, name)
+            else:
+                self._table.remove_pod(guest.uid, name)
+
+    def _tell(self, state: CycleState, other: PodInfo, place: int, by: int) -> str | None:
+        """Tell the plugins that a pod came or went; why one of them cannot follow, None if all can."""
+        row = int(self._guests.rows[place])
+        for plugin in self._extensions:
+            status = guarded(plugin.add_pod if by > 0 else plugin.remove_pod, state, self._pod, other, row)
+            if status.code is not Code.SUCCESS:
+                method = "AddPod" if by > 0 else "RemovePod"
+                return f'running {method} on PreFilter plugin "{plugin.name}": {status.message}'
+        return None
+
+    def _fail(self, place: int, message: str) -> int:
+        verdict = self._fault_of[place] = _FIRST_FAULT - len(self._faults)
+        self._faults.append(error(message))
+        return verdict
+
+
+@contextmanager
+def _faults_of(name: str) -> Iterator[None]:
+    try:
+        yield
+    except FAULTS as fault:
+        raise TrialError(f'running "{name}" filter plugin: {fault_text(fault)}') from fault
+
+
+def _nobody(rows: Rows) -> Guests:
+    nothing = np.zeros(0, dtype=np.intp)
+    return Guests(rows, nothing, nothing, (), _no_guest)
+
+
+def _no_guest(guest: int) -> PodInfo:
+    raise IndexError(f"there is no guest {guest}")
+
+
+def _joined(guests: Guests, promised: Promised) -> Guests:
+    """The same guests, and after them those who were promised a node."""
+    if not promised.by_place:
+        return guests
+    own, kinds = len(guests), PodKinds()
+    pods = [pod for others in promised.by_place.values() for pod in others]
+    places = [place for place, others in promised.by_place.items() for _ in others]
+    numbers = [kinds.number(pod) + len(guests.samples) for pod in pods]
+    return Guests(
+        guests.rows,
+        np.concatenate([guests.places, np.array(places, dtype=np.intp)]),
+        np.concatenate([guests.kinds, np.array(numbers, dtype=np.intp)]),
+        (*guests.samples, *kinds.samples),
+        lambda guest: guests.pod(guest) if guest < own else pods[guest - own],
+    )
+
+
+def promised_on(
+    table: NodeTable, rows: Rows, pod: PodInfo, nodes: Iterable[str], pods_on: Callable[[str], Sequence[PodInfo]]
+) -> Promised:
+    """Who counts against *pod* on which of *rows*, since it was promised that node.
+
+    Left out are pods that run there already, and those whose requests are malformed: they can be placed nowhere, so
+    they take no room.
+    """
+    by_place: dict[int, list[PodInfo]] = {}
+    places: dict[int, int] | None = None
+    for name in nodes:
+        row = table.row_of(name)
+        if row is None:
+            continue
+        if places is None:
+            places = {found: place for place, found in enumerate(rows.tolist())}
+        place = places.get(row)
+        if place is None:
+            continue
+        there = table.pods(row)
+        others = [
+            other
+            for other in pods_on(name)
+            if other.priority >= pod.priority and other.uid != pod.uid and other.uid not in there and _counts(other)
+        ]
+        if others:
+            by_place[place] = others
+    return Promised(by_place)
+
+
+def _counts(pod: PodInfo) -> bool:
+    try:
+        _ = pod.likeness, pod.taken_non_zero
+    except QuantityError:
+        return False
+    return True
