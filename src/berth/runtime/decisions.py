@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from berth.kube.clock import SYSTEM_CLOCK, Clock
 from berth.runtime.binding import BindingTasks
+from berth.runtime.evictions import Evictions
 from berth.runtime.reports import Reporter
 from berth.runtime.tasks import end
 from berth.scheduling.engine import Engine
@@ -38,6 +39,7 @@ class DecisionLoop:
     Args:
         engine: decides.
         bindings: carries placements through.
+        evictions: tells victims to go.
         reporter: tells users of failures.
         observer: keeps the metrics.
         clock: measures bursts and wakes the timers.
@@ -47,11 +49,13 @@ class DecisionLoop:
         self,
         engine: Engine,
         bindings: BindingTasks,
+        evictions: Evictions,
         reporter: Reporter,
         observer: DecisionObserver,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._engine, self._bindings, self._reporter, self._observer = engine, bindings, reporter, observer
+        self._evictions = evictions
         self._clock, self._now = clock, clock.monotonic
         self._wake = asyncio.Event()
         self._paused = False
@@ -90,8 +94,9 @@ class DecisionLoop:
                 await asyncio.sleep(0)
             else:
                 await self._wake.wait()
-            if self._bindings.fault is not None:
-                raise self._bindings.fault
+            fault = self._bindings.fault or self._evictions.fault
+            if fault is not None:
+                raise fault
 
     def _burst(self) -> bool:
         """Decide for a few milliseconds; returns whether there may be more to decide right now."""
@@ -114,7 +119,9 @@ class DecisionLoop:
         if isinstance(instruction, Bind):
             self._bindings.start(instruction)
         elif isinstance(instruction, Report):
-            self._reporter.report(instruction)
+            written = self._reporter.report(instruction)
+            if instruction.evict is not None:
+                self._evictions.start(instruction.evict, written)
 
     async def _every(self, period_s: float, call: Callable[[], object]) -> None:
         """Call now, and at whole multiples of a period of the wall clock, with which backoffs are aligned."""

@@ -27,6 +27,7 @@ from berth.kube.session import Api
 from berth.runtime.assembly import Surroundings, build_engine
 from berth.runtime.binding import ApiBinder, BindingTasks
 from berth.runtime.decisions import DecisionLoop
+from berth.runtime.evictions import Evictions
 from berth.runtime.faults import StartError
 from berth.runtime.informers import (
     NODES,
@@ -119,7 +120,12 @@ class Process:
             nominate=features.enabled("NominatedNodeNameForExpectation"),
             on_settled=self._wake,
         )
-        self._decisions = DecisionLoop(self._engine, self._bindings, self._reporter, self._metrics, clock)
+        self._evictions = Evictions(
+            self._engine, self._bindings, self._reporter, self._dispatcher, self._metrics, self._may_bind, clock
+        )
+        self._decisions = DecisionLoop(
+            self._engine, self._bindings, self._evictions, self._reporter, self._metrics, clock
+        )
         self._engine.queue.on_activity = self._decisions.wake
         self._metrics.watch(self._engine)
         self._name_absent_plugins()
@@ -172,6 +178,7 @@ class Process:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
                 await self._bindings.finish()
+                await self._evictions.finish()
                 await self._recorder.drain()
 
     async def _lead(self) -> None:
@@ -244,6 +251,7 @@ class Process:
         try:
             await self._decisions.run()
         finally:
+            await self._evictions.cancel()
             await self._bindings.cancel()
 
     def _started_leading(self, elector: LeaderElector) -> None:

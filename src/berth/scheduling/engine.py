@@ -28,6 +28,7 @@ from berth.framework.events import (
     Resource,
 )
 from berth.framework.features import Features
+from berth.framework.interface import Eviction
 from berth.framework.profile import Profile
 from berth.framework.run import run_unreserve
 from berth.framework.status import SUCCESS, Status, error
@@ -36,7 +37,7 @@ from berth.queueing.entries import QueuedPodInfo
 from berth.queueing.queue import QueueError, SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
-from berth.scheduling.instructions import Bind, Drop, Instruction, Report
+from berth.scheduling.instructions import Bind, Drop, Evict, Instruction, Report
 from berth.scheduling.observer import EngineObserver, NoCycleObserver
 from berth.scheduling.waiting import WaitingPod, WaitingPods
 
@@ -298,6 +299,23 @@ class Engine:
             return False
         return True
 
+    def still_wanted(self, evict: Evict) -> bool:
+        """Whether the pod that victims have to go for is there, and waits for a node."""
+        preemptor = evict.eviction.preemptor.pod
+        now = self._lister(preemptor.key)
+        return now is not None and now.uid == preemptor.uid and not now.spec.node_name
+
+    def eviction_ended(self, evict: Evict, *, ok: bool) -> None:
+        """The victims have been told to go.
+
+        If that failed for some, the pod is tried again at once; also if it was held back when something helped it.
+        """
+        evict.eviction.progress.ended()
+        preemptor = evict.eviction.preemptor.pod
+        entry = self.queue.get_pod(preemptor.key)
+        if not ok or (entry is not None and entry.gated):
+            self.queue.activate([preemptor])
+
     # -- failures -------------------------------------------------------------------------------------------------
 
     def _failed(self, queued: QueuedPodInfo, failure: Failure) -> Instruction:
@@ -308,6 +326,7 @@ class Engine:
             queued.unschedulable_plugins |= failure.fit_error.unschedulable_plugins
             queued.pending_plugins |= failure.fit_error.pending_plugins
         now = self._lister(pod.key)
+        evict = None
         if now is not None and now.uid != pod.uid:
             self.queue.done(pod.uid)
             return Drop(pod)
@@ -315,6 +334,7 @@ class Engine:
             self.queue.done(pod.uid)
         else:
             queued.info = queued.info.next(now)
+            evict = self._prepare_eviction(failure.eviction)
             self._requeue(queued)
             self.queue.nominator.add(queued.info, failure.nominated_node_name)
         return Report(
@@ -323,7 +343,23 @@ class Engine:
             reason=UNSCHEDULABLE if failure.status.rejected else SCHEDULER_ERROR,
             message=failure.status.message,
             nominated_node_name=failure.nominated_node_name,
+            evict=evict,
+            victims=None if failure.eviction is None else len(failure.eviction.victims),
         )
+
+    def _prepare_eviction(self, eviction: Eviction | None) -> Evict | None:
+        """From now on the pod is held back, and less important pods have no claim to the node any more."""
+        if eviction is None:
+            return None
+        live = tuple(victim for victim in eviction.victims if victim.pod.metadata.deletion_timestamp is None)
+        if not live:
+            return None
+        eviction.progress.started()
+        nominator, priority = self.queue.nominator, eviction.preemptor.priority
+        displaced = [other for other in nominator.pods_on(eviction.node_name) if other.priority < priority]
+        for other in displaced:
+            nominator.delete(other.uid)
+        return Evict(eviction=eviction, live=live, displaced=tuple(other.pod for other in displaced))
 
     def _requeue(self, queued: QueuedPodInfo) -> None:
         try:
