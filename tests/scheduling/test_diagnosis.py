@@ -148,7 +148,7 @@ def test_a_pod_rejected_before_any_node_was_looked_at(pre: PreFilter, text: str,
     assert failure.unschedulable_plugins == blamed
     assert failure.nodes is None
     assert plugin.asked_of() == []
-    statuses = search.algorithm.statuses(failure)
+    statuses = search.algorithm.statuses(CycleState(), a_pod_info(), failure)
     assert statuses.get("n1") == statuses.get("nobody knows") == failure.absent
 
 

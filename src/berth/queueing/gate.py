@@ -32,6 +32,7 @@ class Gate:
         stopwatch: Callable[[], float],
     ) -> None:
         self._plugins = dict(plugins)
+        self._by_name = {(profile, p.name): p for profile, row in plugins.items() for p in row}
         self._hints = hints
         self._observer = observer
         self._stopwatch = stopwatch
@@ -45,6 +46,11 @@ class Gate:
         else:
             entry.gating_plugin, entry.gating_plugin_events = "", ()
         self._observer.pre_enqueue_ran(entry.profile, self._stopwatch() - start_s)
+
+    def stays_shut(self, entry: QueuedPodInfo) -> bool:
+        """Whether the plugin that holds a gated pod back still does; nothing is set or told of."""
+        plugin = self._by_name.get((entry.profile, entry.gating_plugin))
+        return plugin is not None and not _ask(plugin, entry).ok
 
     def _in_order(self, entry: QueuedPodInfo) -> Sequence[PreEnqueuePlugin]:
         plugins = self._plugins.get(entry.profile, ())

@@ -6,7 +6,7 @@ and everything that changes something are the business of `berth.scheduling.cycl
 Source: k8s pkg/scheduler/schedule_one.go, ``schedulePod``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,7 @@ from berth.scheduling.sampling import Sampler, num_feasible_nodes_to_find
 from berth.scheduling.scoring import Scored, Scoring
 from berth.scheduling.selection import select
 from berth.scheduling.verdicts import FEASIBLE, CycleError, Verdicts, judge, placed_filters, position_of
-from berth.scheduling.what_if import Promised, Questioner, promised_on
+from berth.scheduling.what_if import Promised, Questioner, promised_among, promised_rows
 
 NominatedPods = Callable[[str], Sequence[PodInfo]]
 """Node name -> the waiting pods that were promised room there."""
@@ -95,7 +95,7 @@ class Algorithm:
         cluster: Cluster,
         nominated: NominatedPods,
         *,
-        nominated_nodes: Callable[[], Iterable[str]],
+        nominated_nodes: Callable[[], Collection[str]],
         percentage_of_nodes_to_score: int = 0,
         seed: int = 0,
         observer: CycleObserver | None = None,
@@ -114,6 +114,7 @@ class Algorithm:
         self._filters = placed_filters(profile)
         self._questioner = Questioner(profile, self._table)
         self._sampler = Sampler()
+        self._promised_by_row: dict[int, list[PodInfo]] | None = None  # of the attempt at hand
 
     def schedule(self, state: CycleState, pod: PodInfo, attempt: int, *, in_full: bool = False) -> Outcome:
         """Find the node for *pod*.
@@ -130,6 +131,7 @@ class Algorithm:
         num_all = len(self._table)
         if not num_all:
             return NoNodes()
+        self._promised_by_row = None
         steps = self.steps
         start_s = steps.now()
         narrowed = run_pre_filter(self.profile, state, pod)
@@ -193,7 +195,7 @@ class Algorithm:
         whole = kept.verdicts
         if self._classes.cluster_filters:
             whole = self._judge_cluster_wide(whole, state, pod)
-        if any(True for _ in self._nominated_nodes()):
+        if self._nominated_nodes():
             rows = self._table.live_rows()
             verdicts = whole[rows]
             self._apply_nominations(state, pod, rows, verdicts)
@@ -259,7 +261,13 @@ class Algorithm:
         verdicts[spots] = np.where(with_others == FEASIBLE, verdicts[spots], with_others)
 
     def _promised(self, pod: PodInfo, rows: Rows) -> Promised:
-        return promised_on(self._table, rows, pod, self._nominated_nodes(), self._nominated)
+        """Who counts against *pod* on which of *rows*; worked out once in an attempt."""
+        if len(rows) == 1 and self._promised_by_row is None:
+            names = [self._table.name(int(rows[0]))]
+            return promised_among(rows, promised_rows(self._table, pod, names, self._nominated))
+        if self._promised_by_row is None:
+            self._promised_by_row = promised_rows(self._table, pod, self._nominated_nodes(), self._nominated)
+        return promised_among(rows, self._promised_by_row)
 
     def _rejected(self, search: _Search, narrowed: PreFilterOutcome) -> RejectedNodes:
         rows = self._table.live_rows() if search.rows is None else search.rows

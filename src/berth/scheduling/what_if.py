@@ -11,10 +11,10 @@ Source: k8s pkg/scheduler/framework/runtime/framework.go, ``RunFilterPluginsWith
 pkg/scheduler/framework/preemption/preemption.go.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -24,12 +24,12 @@ from berth.cluster.nodes import NodeTable
 from berth.cluster.pods import PodInfo
 from berth.cluster.ranking import PodKinds
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import BoardFilter, IgnoresPods, PreFilterExtensions
+from berth.framework.interface import BoardFilter, FilterPlugin, IgnoresPods, PreFilterExtensions
 from berth.framework.profile import Profile
 from berth.framework.run import FAULTS, fault_text, guarded
 from berth.framework.status import Code, Status, error
 from berth.framework.what_if import Board, Guests, Indices, TrialError
-from berth.scheduling.verdicts import FEASIBLE, SHIFT, CycleError, Placed, Verdicts, explain, judge, placed_filters
+from berth.scheduling.verdicts import FEASIBLE, SHIFT, CycleError, Verdicts, explain, judge, placed_filters
 
 _FIRST_FAULT: Final = -16  # verdicts from here downward are errors of one node
 
@@ -57,13 +57,14 @@ class Questioner:
         self._profile, self._table = profile, table
         self._filters = placed_filters(profile)
         self._extensions = tuple(p for p in profile.pre_filter if isinstance(p, PreFilterExtensions))
+        self._askable = tuple(_askable(position, plugin) for position, plugin in self._filters)
+        self._boardless = frozenset(
+            plugin.name for _, plugin in self._filters if not isinstance(plugin, BoardFilter | IgnoresPods)
+        )
 
     def keeps_boards(self, state: CycleState) -> bool:
         """Whether all filters that have a say can answer for many nodes at once."""
-        return all(
-            plugin.name in state.skip_filter or isinstance(plugin, BoardFilter | IgnoresPods)
-            for _, plugin in self._filters
-        )
+        return self._boardless <= state.skip_filter
 
     def trial(
         self, state: CycleState, pod: PodInfo, guests: Guests, promised: Promised, *, one_by_one: bool = False
@@ -75,7 +76,7 @@ class Questioner:
         """
         if not one_by_one and self.keeps_boards(state):
             everyone = _joined(guests, promised)
-            return BoardTrial(self._profile, Boards(self._filters, state, pod, everyone), everyone, len(guests))
+            return BoardTrial(self._profile, Boards(self._askable, state, pod, everyone), everyone, len(guests))
         return NodeByNode(self._profile, self._table, self._extensions, state, pod, guests, promised)
 
     def with_promised(self, state: CycleState, pod: PodInfo, rows: Rows, promised: Promised) -> Verdicts:
@@ -87,7 +88,7 @@ class Questioner:
         guests = _joined(_nobody(rows), promised)
         if self.keeps_boards(state):
             try:
-                boards = Boards(self._filters, state, pod, guests)
+                boards = Boards(self._askable, state, pod, guests)
                 boards.move(guests.everyone(), 1)
                 return boards.judge(np.arange(len(rows), dtype=np.intp), again=False)
             except TrialError as fault:
@@ -98,6 +99,18 @@ class Questioner:
         for verdict in verdicts[verdicts <= _FIRST_FAULT].tolist():
             raise CycleError(asked.explain(verdict).message)
         return verdicts
+
+
+class _Askable(NamedTuple):
+    """A filter, its position among the filters counted from 1, and itself as one that keeps boards, if it does."""
+
+    position: int
+    plugin: FilterPlugin
+    keeper: BoardFilter | None
+
+
+def _askable(position: int, plugin: FilterPlugin) -> _Askable:
+    return _Askable(position, plugin, plugin if isinstance(plugin, BoardFilter) else None)
 
 
 class Boards:
@@ -113,24 +126,25 @@ class Boards:
         TrialError: a filter cannot answer.
     """
 
-    def __init__(self, filters: Sequence[Placed], state: CycleState, pod: PodInfo, guests: Guests) -> None:
+    def __init__(self, filters: Sequence[_Askable], state: CycleState, pod: PodInfo, guests: Guests) -> None:
         self._state, self._pod, self._rows = state, pod, guests.rows
-        self._asked: list[tuple[Placed, Board | None]] = []
-        for placed in filters:
-            plugin = placed[1]
-            if plugin.name in state.skip_filter:
+        self._asked: list[tuple[_Askable, Board | None]] = []
+        for each in filters:
+            if each.plugin.name in state.skip_filter:
                 continue
             board = None
-            if isinstance(plugin, BoardFilter):
-                with _faults_of(plugin.name):
-                    board = plugin.board(state, pod, guests)
-            self._asked.append((placed, board))
+            if each.keeper is not None:
+                try:
+                    board = each.keeper.board(state, pod, guests)
+                except FAULTS as fault:
+                    raise _trial_error(each.plugin, fault) from fault
+            self._asked.append((each, board))
 
     def copy(self) -> "Boards":
         """Boards that go their own way from here."""
         twin = object.__new__(Boards)
         twin._state, twin._pod, twin._rows = self._state, self._pod, self._rows
-        twin._asked = [(placed, None if board is None else board.copy()) for placed, board in self._asked]
+        twin._asked = [(each, None if board is None else board.copy()) for each, board in self._asked]
         return twin
 
     def move(self, guests: Indices, by: int) -> None:
@@ -151,14 +165,16 @@ class Boards:
         """
         verdicts = np.zeros(len(places), dtype=np.int32)
         left = np.arange(len(places), dtype=np.intp)
-        for (position, plugin), board in self._asked:
+        for (position, plugin, _), board in self._asked:
             if board is None and again:
                 continue
-            with _faults_of(plugin.name):
+            try:
                 if board is not None:
                     codes = board.judge(places[left])
                 else:
                     codes = plugin.filter(self._state, self._pod, self._rows[places[left]])
+            except FAULTS as fault:
+                raise _trial_error(plugin, fault) from fault
             rejected = codes != 0
             if not np.count_nonzero(rejected):
                 continue
@@ -340,12 +356,8 @@ class NodeByNode:
         return verdict
 
 
-@contextmanager
-def _faults_of(name: str) -> Iterator[None]:
-    try:
-        yield
-    except FAULTS as fault:
-        raise TrialError(f'running "{name}" filter plugin: {fault_text(fault)}') from fault
+def _trial_error(plugin: FilterPlugin, fault: Exception) -> TrialError:
+    return TrialError(f'running "{plugin.name}" filter plugin: {fault_text(fault)}')
 
 
 def _nobody(rows: Rows) -> Guests:
@@ -374,34 +386,45 @@ def _joined(guests: Guests, promised: Promised) -> Guests:
     )
 
 
-def promised_on(
-    table: NodeTable, rows: Rows, pod: PodInfo, nodes: Iterable[str], pods_on: Callable[[str], Sequence[PodInfo]]
-) -> Promised:
-    """Who counts against *pod* on which of *rows*, since it was promised that node.
+def promised_rows(
+    table: NodeTable, pod: PodInfo, nodes: Collection[str], pods_on: Callable[[str], Sequence[PodInfo]]
+) -> dict[int, list[PodInfo]]:
+    """Row -> who counts against *pod* there, having been promised that node.
 
     Left out are pods that run there already, and those whose requests are malformed: they can be placed nowhere, so
     they take no room.
+
+    Args:
+        table: the nodes.
+        pod: the pod that waits.
+        nodes: the names of the nodes in question.
+        pods_on: name -> who was promised that node.
     """
-    by_place: dict[int, list[PodInfo]] = {}
-    places: dict[int, int] | None = None
+    by_row: dict[int, list[PodInfo]] = {}
+    priority, uid = pod.priority, pod.uid
     for name in nodes:
         row = table.row_of(name)
         if row is None:
-            continue
-        if places is None:
-            places = {found: place for place, found in enumerate(rows.tolist())}
-        place = places.get(row)
-        if place is None:
             continue
         there = table.pods(row)
         others = [
             other
             for other in pods_on(name)
-            if other.priority >= pod.priority and other.uid != pod.uid and other.uid not in there and _counts(other)
+            if other.priority >= priority and other.uid != uid and other.uid not in there and _counts(other)
         ]
         if others:
-            by_place[place] = others
-    return Promised(by_place)
+            by_row[row] = others
+    return by_row
+
+
+def promised_among(rows: Rows, by_row: Mapping[int, Sequence[PodInfo]]) -> Promised:
+    """The part of *by_row* that is about *rows*, which ascend."""
+    if not by_row or not len(rows):
+        return Promised({})
+    wanted = list(by_row)
+    spots = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
+    found = rows[spots] == wanted
+    return Promised({int(spots[i]): by_row[wanted[i]] for i in np.flatnonzero(found).tolist()})
 
 
 def _counts(pod: PodInfo) -> bool:

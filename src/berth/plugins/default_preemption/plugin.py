@@ -41,7 +41,7 @@ PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 
 _NEVER: Final = "Never"
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-_WAITING: Final = "waiting for the preemption for this pod to be finished"
+_WAITING: Final = unresolvable("waiting for the preemption for this pod to be finished")
 
 
 class DefaultPreemption:
@@ -72,7 +72,7 @@ class DefaultPreemption:
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Unresolvable as long as victims of the pod have not been told to go."""
         if self._is_beside_cycles and self._running.is_running(pod.uid):
-            return unresolvable(_WAITING)
+            return _WAITING
         return SUCCESS
 
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeStatuses) -> PostFilterResult:
