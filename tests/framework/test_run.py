@@ -244,7 +244,7 @@ NOMINATIONS: dict[str, tuple[Sequence[PostFilter], Status, str | None]] = {
 
 @pytest.mark.parametrize(("plugins", "status", "nominated"), NOMINATIONS.values(), ids=NOMINATIONS)
 def test_the_nomination_is(plugins: Sequence[PostFilter], status: Status, nominated: str | None) -> None:
-    assert post_filtered(*plugins) == (status, nominated)
+    assert post_filtered(*plugins)[:2] == (status, nominated)
 
 
 # -- Reserve ----------------------------------------------------------------------------------------------------------

@@ -101,9 +101,7 @@ class Ranking:
         priorities = self._priorities[rows]
         places, ranks = np.nonzero(priorities < priority)
         at = rows[places]
-        return Ranks(
-            rows, places, ranks, self._kinds[at, ranks], priorities[places, ranks], self._starts[at, ranks]
-        )
+        return Ranks(rows, places, ranks, self._kinds[at, ranks], priorities[places, ranks], self._starts[at, ranks])
 
     def pod(self, row: int, rank: int) -> PodInfo:
         """The pod of that rank, as of the last answer."""

@@ -75,6 +75,14 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
 
 @runtime_checkable
+class HoldingPlugin(PreEnqueuePlugin, Protocol):
+    """A plugin that may hold hundreds of pods back at a time, each until an event of its own."""
+
+    def holds_back(self, pod: PodInfo) -> bool:
+        """Whether `pre_enqueue` would still keep the pod out; asked at each event, before any hint."""
+
+
+@runtime_checkable
 class EnqueueExtensions(Plugin, Protocol):
     """Says which events are worth another attempt at the pods that this plugin rejected."""
 
@@ -204,15 +212,21 @@ class NodeStatuses(Protocol):
     def unschedulable_rows(self) -> Rows:
         """The nodes where evictions might help, ascending."""
 
-    def trial(self, guests: Guests, *, one_by_one: bool = False) -> Trial:
+    def trial(self, guests: Guests) -> Trial:
         """A question about the pod that fits nowhere: what if pods came and went?
 
         Args:
             guests: the pods, and the nodes in question.
-            one_by_one: ask node by node, where an error concerns one node only.
 
         Raises:
             TrialError: a filter cannot answer for all nodes at once.
+        """
+
+    def live_trial(self, guests: Guests) -> Trial:
+        """The same about one node, which every filter can answer.
+
+        Args:
+            guests: the pods, all on one node.
         """
 
 

@@ -48,6 +48,17 @@ class Guests:
         """All guests."""
         return np.arange(len(self.places), dtype=np.intp)
 
+    def at(self, place: int) -> "Guests":
+        """The guests of one place alone; only for guests that are ordered by place."""
+        start, stop = np.searchsorted(self.places, (place, place + 1)).tolist()
+        return Guests(
+            self.rows[place : place + 1],
+            np.zeros(stop - start, dtype=np.intp),
+            self.kinds[start:stop],
+            self.samples,
+            lambda guest: self.pod(start + guest),
+        )
+
     def weights(self, weigh: Callable[[PodInfo], int]) -> Amounts:
         """int64, shape (guests,): *weigh* of each guest, asked once for each kind."""
         by_kind = np.fromiter(map(weigh, self.samples), dtype=np.int64, count=len(self.samples))
@@ -96,7 +107,14 @@ class Trial(Protocol):
     """The verdicts of all filters of a profile about a pod, while guests come and go.
 
     Pods of equal or higher priority that were promised a node are reckoned with: a node must do with and without them.
+    To be used as a context, at the end of which all guests are where they were.
     """
+
+    def __enter__(self) -> Self:
+        """Begin."""
+
+    def __exit__(self, *caught: object) -> None:
+        """End."""
 
     def move(self, guests: Indices, by: int) -> None:
         """These guests, each once, come (1) or go (-1)."""

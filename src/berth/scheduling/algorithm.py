@@ -169,14 +169,17 @@ class Algorithm:
             nodes = RejectedNodes(self.profile, self._table, nothing.astype(np.intp), nothing, fit_error.absent)
         return _Statuses(self, state, pod, nodes, fit_error.num_all_nodes)
 
-    def trial(self, state: CycleState, pod: PodInfo, guests: Guests, *, one_by_one: bool = False) -> Trial:
-        """A question about *pod*: what if pods came and went?
+    def trial(self, state: CycleState, pod: PodInfo, guests: Guests) -> Trial:
+        """What if pods came and went on many nodes?
 
         Raises:
             TrialError: a filter cannot answer for all nodes at once.
         """
-        promised = self._promised(pod, guests.rows)
-        return self._questioner.trial(state, pod, guests, promised, one_by_one=one_by_one)
+        return self._questioner.trial(state, pod, guests, self._promised(pod, guests.rows))
+
+    def live_trial(self, state: CycleState, pod: PodInfo, guests: Guests) -> Trial:
+        """What if pods came and went on one node?"""
+        return self._questioner.live_trial(state, pod, guests, self._promised(pod, guests.rows))
 
     def _search(self, state: CycleState, pod: PodInfo, narrowed: PreFilterOutcome) -> _Search:
         preferred = self._preferred(state, pod)
@@ -295,10 +298,14 @@ class _Statuses:
         """The nodes where evictions might help, ascending."""
         return self._nodes.rows_of(Code.UNSCHEDULABLE)
 
-    def trial(self, guests: Guests, *, one_by_one: bool = False) -> Trial:
-        """What if pods came and went?
+    def trial(self, guests: Guests) -> Trial:
+        """What if pods came and went on many nodes?
 
         Raises:
             TrialError: a filter cannot answer for all nodes at once.
         """
-        return self._algorithm.trial(self._state, self._pod, guests, one_by_one=one_by_one)
+        return self._algorithm.trial(self._state, self._pod, guests)
+
+    def live_trial(self, guests: Guests) -> Trial:
+        """What if pods came and went on one node?"""
+        return self._algorithm.live_trial(self._state, self._pod, guests)

@@ -61,9 +61,7 @@ class RejectedNodes:
 
     def rows_of(self, code: Code) -> Rows:
         """The nodes that were answered with *code*, ascending."""
-        wanted = [
-            verdict for verdict, _ in tally(self._verdicts) if explain(self._profile, verdict).code is code
-        ]
+        wanted = [verdict for verdict, _ in tally(self._verdicts) if explain(self._profile, verdict).code is code]
         found = self._rows[np.isin(self._verdicts, wanted)]
         if self.absent.code is code:
             found = np.union1d(found, np.setdiff1d(self._table.live_rows(), self._rows))

@@ -1,8 +1,8 @@
 """Asking the filters of a profile what they would say if pods came or went: for many nodes at once, or node by node.
 
-`Boards` puts the question to the boards of the filters (`berth.framework.what_if`), all nodes together, and touches
-nothing.  Where a filter keeps no board, or cannot answer for all nodes at once, `NodeByNode` takes the pods off the
-live cluster, asks, and puts them back, one node after the other; it is also what the boards are tested against.
+`BoardTrial` puts the question to the boards of the filters (`berth.framework.what_if`), all nodes together, and touches
+nothing.  Where a filter keeps no board, or cannot answer for all nodes at once, `LiveTrial` takes the pods of one node
+off the live cluster, asks, and puts them back; it is also what the boards are tested against.
 
 Pods that were promised a node count there against pods of lower or equal priority: a node must do with and without
 them.  Called by the search, where it meets such promises, and by PostFilter plugins.
@@ -11,10 +11,10 @@ Source: k8s pkg/scheduler/framework/runtime/framework.go, ``RunFilterPluginsWith
 pkg/scheduler/framework/preemption/preemption.go.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from berth.framework.status import Code, Status, error
 from berth.framework.what_if import Board, Guests, Indices, TrialError
 from berth.scheduling.verdicts import FEASIBLE, SHIFT, CycleError, Verdicts, explain, judge, placed_filters
 
-_FIRST_FAULT: Final = -16  # verdicts from here downward are errors of one node
+_FAULT: Final = -16  # a plugin could not answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,18 +66,21 @@ class Questioner:
         """Whether all filters that have a say can answer for many nodes at once."""
         return self._boardless <= state.skip_filter
 
-    def trial(
-        self, state: CycleState, pod: PodInfo, guests: Guests, promised: Promised, *, one_by_one: bool = False
-    ) -> "BoardTrial | NodeByNode":
-        """A question about *pod*.
+    def trial(self, state: CycleState, pod: PodInfo, guests: Guests, promised: Promised) -> "BoardTrial":
+        """A question about *pod* on many nodes at once.
 
         Raises:
-            TrialError: a filter cannot answer for all nodes at once.
+            TrialError: a filter cannot answer like that.
         """
-        if not one_by_one and self.keeps_boards(state):
-            everyone = _joined(guests, promised)
-            return BoardTrial(self._profile, Boards(self._askable, state, pod, everyone), everyone, len(guests))
-        return NodeByNode(self._profile, self._table, self._extensions, state, pod, guests, promised)
+        if not self.keeps_boards(state):
+            raise TrialError("a filter keeps no board")
+        everyone = _joined(guests, promised)
+        return BoardTrial(self._profile, Boards(self._askable, state, pod, everyone), everyone, len(guests))
+
+    def live_trial(self, state: CycleState, pod: PodInfo, guests: Guests, promised: Promised) -> "LiveTrial":
+        """A question about *pod* on the one node that the guests are on."""
+        others = promised.by_place.get(0, ())
+        return LiveTrial(self._profile, self._table, self._extensions, state, pod, guests, others)
 
     def with_promised(self, state: CycleState, pod: PodInfo, rows: Rows, promised: Promised) -> Verdicts:
         """int32, shape (len(rows),): the verdicts if those ran there who were promised these nodes.
@@ -85,19 +88,21 @@ class Questioner:
         Raises:
             CycleError: a plugin could not answer.
         """
-        guests = _joined(_nobody(rows), promised)
         if self.keeps_boards(state):
+            guests = _joined(_nobody(rows), promised)
             try:
                 boards = Boards(self._askable, state, pod, guests)
                 boards.move(guests.everyone(), 1)
                 return boards.judge(np.arange(len(rows), dtype=np.intp), again=False)
             except TrialError as fault:
                 raise CycleError(str(fault)) from fault
-        asked = NodeByNode(self._profile, self._table, self._extensions, state, pod, guests, Promised({}))
-        asked.move(guests.everyone(), 1)
-        verdicts = asked.judge(np.arange(len(rows), dtype=np.intp))
-        for verdict in verdicts[verdicts <= _FIRST_FAULT].tolist():
-            raise CycleError(asked.explain(verdict).message)
+        verdicts = np.zeros(len(rows), dtype=np.int32)
+        for place, others in promised.by_place.items():
+            alone = Promised({0: others})
+            with self.live_trial(state, pod, _nobody(rows[place : place + 1]), alone) as asked:
+                verdicts[place] = asked.with_promised()
+                if verdicts[place] == _FAULT:
+                    raise CycleError(asked.explain(_FAULT).message)
         return verdicts
 
 
@@ -208,6 +213,12 @@ class BoardTrial:
             self._crowded = boards.copy()
             self._crowded.move(promised, 1)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *caught: object) -> None:
+        """Nothing was touched."""
+
     def move(self, guests: Indices, by: int) -> None:
         """These guests, each once, come (1) or go (-1)."""
         self._boards.move(guests, by)
@@ -233,8 +244,10 @@ class BoardTrial:
         return explain(self._profile, verdict)
 
 
-class NodeByNode:
-    """A question that is put to the live cluster, one node after the other; each leaves no trace.
+class LiveTrial:
+    """A question about one node that is put to the live cluster, where it leaves no trace.
+
+    To be used as a context, at the end of which the guests are where they were.
 
     Args:
         profile: the plugins.
@@ -242,8 +255,8 @@ class NodeByNode:
         extensions: those plugins whose state has to be told who comes and goes.
         state: what PreFilter worked out for *pod*.
         pod: the pod.
-        guests: who comes and goes.
-        promised: who counts besides.
+        guests: who comes and goes, all on one node.
+        promised: who was promised this node.
     """
 
     def __init__(
@@ -254,106 +267,88 @@ class NodeByNode:
         state: CycleState,
         pod: PodInfo,
         guests: Guests,
-        promised: Promised,
+        promised: Sequence[PodInfo],
     ) -> None:
-        self._profile, self._table = profile, table
-        self._filters = placed_filters(profile)
+        self._profile, self._table, self._filters = profile, table, placed_filters(profile)
         self._extensions = tuple(plugin for plugin in extensions if plugin.name not in state.skip_filter)
-        self._pod, self._guests, self._promised = pod, guests, promised
-        self._states = [state.clone() for _ in guests.rows]
-        self._moved: list[dict[int, int]] = [{} for _ in guests.rows]
-        self._faults: list[Status] = []
-        self._fault_of: dict[int, int] = {}
+        self._state, self._pod = state.clone(), pod
+        self._guests, self._promised = guests, promised
+        self._row = int(guests.rows[0])
+        self._name = table.name(self._row)
+        self._balance: dict[int, int] = {}
+        self._fault = ""
+        self._contexts = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._contexts.enter_context(self._table.restored())
+        return self
+
+    def __exit__(self, *caught: object) -> None:
+        for guest, balance in self._balance.items():
+            if balance:
+                self._put(self._guests.pod(guest), -balance)
+        self._contexts.close()
 
     def move(self, guests: Indices, by: int) -> None:
         """These guests, each once, come (1) or go (-1)."""
         for guest in guests.tolist():
-            place = int(self._guests.places[guest])
-            moved = self._moved[place]
-            moved[guest] = moved.get(guest, 0) + by
-            if place not in self._fault_of:
-                fault = self._tell(self._states[place], self._guests.pod(guest), place, by)
-                if fault is not None:
-                    self._fail(place, fault)
+            pod = self._guests.pod(guest)
+            self._put(pod, by)
+            self._balance[guest] = self._balance.get(guest, 0) + by
+            self._fault = self._fault or self._tell(self._state, pod, by)
 
     def judge(self, places: Indices, *, again: bool = False) -> Verdicts:
-        """int32, shape (len(places),): 0 where the pod fits; an error concerns one node only."""
+        """int32, shape (len(places),): 0 where the pod fits, an error where a plugin could not answer."""
         del again
-        return np.fromiter((self._judge(place) for place in places.tolist()), dtype=np.int32, count=len(places))
+        if not len(places):
+            return np.zeros(0, dtype=np.int32)
+        verdict = _FAULT if self._fault else self.with_promised()
+        if verdict == FEASIBLE:
+            verdict = self._ask(self._state)
+        return np.array([verdict], dtype=np.int32)
+
+    def with_promised(self) -> int:
+        """The verdict if those ran there who were promised the node; 0 where nobody was."""
+        if not self._promised:
+            return FEASIBLE
+        state, added = self._state.clone(), list[PodInfo]()
+        try:
+            for other in self._promised:
+                self._put(other, 1)
+                added.append(other)
+                self._fault = self._tell(state, other, 1)
+                if self._fault:
+                    return _FAULT
+            return self._ask(state)
+        finally:
+            for other in added:
+                self._put(other, -1)
 
     def explain(self, verdict: int) -> Status:
         """What a verdict other than 0 means."""
-        if verdict <= _FIRST_FAULT:
-            return self._faults[_FIRST_FAULT - verdict]
-        return explain(self._profile, verdict)
+        return error(self._fault) if verdict == _FAULT else explain(self._profile, verdict)
 
-    def _judge(self, place: int) -> int:
-        if place in self._fault_of:
-            return self._fault_of[place]
-        row, state = int(self._guests.rows[place]), self._states[place]
-        with self._arranged(place, row):
-            others = self._promised.by_place.get(place, ())
-            if others:
-                verdict = self._judge_with(others, state, place, row)
-                if verdict != FEASIBLE:
-                    return verdict
-            return self._ask(state, place, row)
+    def _put(self, pod: PodInfo, by: int) -> None:
+        if by > 0:
+            self._table.add_pod(pod, self._name)
+        else:
+            self._table.remove_pod(pod.uid, self._name)
 
-    def _judge_with(self, others: Sequence[PodInfo], state: CycleState, place: int, row: int) -> int:
-        table, name = self._table, self._table.name(row)
-        hypothetical = state.clone()
-        added: list[PodInfo] = []
+    def _ask(self, state: CycleState) -> int:
         try:
-            for other in others:
-                table.add_pod(other, name)
-                added.append(other)
-                fault = self._tell(hypothetical, other, place, 1)
-                if fault is not None:
-                    return self._fail(place, fault)
-            return self._ask(hypothetical, place, row)
-        finally:
-            for other in added:
-                table.remove_pod(other.uid, name)
-
-    def _ask(self, state: CycleState, place: int, row: int) -> int:
-        try:
-            return int(judge(self._filters, state, self._pod, np.array([row], dtype=np.intp))[0])
+            return int(judge(self._filters, state, self._pod, self._guests.rows)[0])
         except CycleError as fault:
-            return self._fail(place, str(fault))
+            self._fault = str(fault)
+            return _FAULT
 
-    @contextmanager
-    def _arranged(self, place: int, row: int) -> Iterator[None]:
-        """A block in which the guests of a node are on it, or not, as they were moved."""
-        table, name = self._table, self._table.name(row)
-        moved = [(self._guests.pod(guest), by) for guest, by in self._moved[place].items() if by]
-        with table.restored():
-            self._rearrange(name, moved)
-            try:
-                yield
-            finally:
-                self._rearrange(name, [(guest, -by) for guest, by in moved])
-
-    def _rearrange(self, name: str, moves: Sequence[tuple[PodInfo, int]]) -> None:
-        for guest, by in moves:
-            if by > 0:
-                self._table.add_pod(guest, name)
-            else:
-                self._table.remove_pod(guest.uid, name)
-
-    def _tell(self, state: CycleState, other: PodInfo, place: int, by: int) -> str | None:
-        """Tell the plugins that a pod came or went; why one of them cannot follow, None if all can."""
-        row = int(self._guests.rows[place])
+    def _tell(self, state: CycleState, other: PodInfo, by: int) -> str:
+        """Tell the plugins that a pod came or went; why one of them cannot follow, empty if all can."""
         for plugin in self._extensions:
-            status = guarded(plugin.add_pod if by > 0 else plugin.remove_pod, state, self._pod, other, row)
+            status = guarded(plugin.add_pod if by > 0 else plugin.remove_pod, state, self._pod, other, self._row)
             if status.code is not Code.SUCCESS:
                 method = "AddPod" if by > 0 else "RemovePod"
                 return f'running {method} on PreFilter plugin "{plugin.name}": {status.message}'
-        return None
-
-    def _fail(self, place: int, message: str) -> int:
-        verdict = self._fault_of[place] = _FIRST_FAULT - len(self._faults)
-        self._faults.append(error(message))
-        return verdict
+        return ""
 
 
 def _trial_error(plugin: FilterPlugin, fault: Exception) -> TrialError:

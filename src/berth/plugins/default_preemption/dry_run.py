@@ -7,6 +7,7 @@ when given back has to go.
 Source: k8s pkg/scheduler/framework/plugins/defaultpreemption/default_preemption.go, ``SelectVictimsOnDomain``.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -73,10 +74,15 @@ def dry_run(
     guests = _guests(ranking, ranks)
     breaks_budget = violating(budgets, guests)
     try:
-        found = _Reprieve(statuses.trial(guests), guests, breaks_budget)
+        with statuses.trial(guests) as trial:
+            found = _ask(trial, guests, breaks_budget)
     except TrialError:
-        found = _Reprieve(statuses.trial(guests, one_by_one=True), guests, breaks_budget)
-    return DryRun(ranks, guests, found.is_victim, breaks_budget, found.answers(), found.candidates, found.spared)
+        found = _ask_one_by_one(statuses, guests, breaks_budget)
+    answers = list(found.answers.items())
+    empty = len(rows) - len(np.unique(guests.places))
+    if empty:
+        answers.append((NO_VICTIMS, empty))
+    return DryRun(ranks, guests, found.is_victim, breaks_budget, tuple(answers), found.candidates, found.spared)
 
 
 def _guests(ranking: Ranking, ranks: Ranks) -> Guests:
@@ -91,44 +97,63 @@ def _guests(ranking: Ranking, ranks: Ranks) -> Guests:
     return Guests(ranks.rows, ranks.places, kinds, samples, pod)
 
 
-class _Reprieve:
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """The part of a `DryRun` that filters decide, about places with guests."""
+
+    is_victim: Mask
+    answers: Counter[Status]
+    candidates: Indices
+    spared: Indices
+
+
+def _ask(trial: Trial, guests: Guests, breaks_budget: Mask) -> _Found:
     """One question to the filters, from all pods gone to as many as possible given back."""
+    many = np.bincount(guests.places, minlength=len(guests.rows))
+    occupied = np.flatnonzero(many)
+    trial.move(guests.everyone(), -1)
+    verdicts = trial.judge(occupied)
+    fits = occupied[verdicts == 0]
+    is_victim = _give_back(trial, guests, many, fits, np.argsort(2 * guests.places + ~breaks_budget, kind="stable"))
+    has_victim = np.zeros(len(guests.rows), dtype=np.bool_)
+    has_victim[guests.places[is_victim]] = True
+    values, counts = np.unique(verdicts[verdicts != 0], return_counts=True)
+    answers = Counter[Status]()
+    for verdict, places in zip(values.tolist(), counts.tolist(), strict=True):
+        answers[trial.explain(verdict)] += places
+    return _Found(is_victim, answers, fits[has_victim[fits]], fits[~has_victim[fits]])
 
-    def __init__(self, trial: Trial, guests: Guests, breaks_budget: Mask) -> None:
-        self._trial, self._guests = trial, guests
-        self.is_victim: Mask = np.zeros(len(guests), dtype=np.bool_)
-        self._many = np.bincount(guests.places, minlength=len(guests.rows))
-        self._verdicts = np.zeros(len(guests.rows), dtype=np.int32)
-        occupied = np.flatnonzero(self._many)
-        trial.move(guests.everyone(), -1)
-        if len(occupied):
-            self._verdicts[occupied] = trial.judge(occupied)
-        fits = occupied[self._verdicts[occupied] == 0]
-        self._give_back(fits, np.argsort(2 * guests.places + ~breaks_budget, kind="stable"))
-        has_victim = np.bincount(guests.places[self.is_victim], minlength=len(guests.rows)) > 0
-        self.candidates: Indices = fits[has_victim[fits]]
-        self.spared: Indices = fits[~has_victim[fits]]
 
-    def answers(self) -> tuple[tuple[Status, int], ...]:
-        """Why other places are no candidates, and how many there are of each sort."""
-        values, counts = np.unique(self._verdicts[self._verdicts != 0], return_counts=True)
-        answers = [
-            (self._trial.explain(verdict), many)
-            for verdict, many in zip(values.tolist(), counts.tolist(), strict=True)
-        ]
-        empty = len(self._many) - int(np.count_nonzero(self._many))
-        if empty:
-            answers.append((NO_VICTIMS, empty))
-        return tuple(answers)
+def _ask_one_by_one(statuses: NodeStatuses, guests: Guests, breaks_budget: Mask) -> _Found:
+    is_victim = np.zeros(len(guests), dtype=np.bool_)
+    answers = Counter[Status]()
+    candidates, spared = list[int](), list[int]()
+    for place in np.unique(guests.places).tolist():
+        there = slice(*np.searchsorted(guests.places, (place, place + 1)).tolist())
+        alone = guests.at(place)
+        with statuses.live_trial(alone) as trial:
+            found = _ask(trial, alone, breaks_budget[there])
+        is_victim[there] = found.is_victim
+        answers.update(found.answers)
+        candidates += [place] * len(found.candidates)
+        spared += [place] * len(found.spared)
+    return _Found(is_victim, answers, np.array(candidates, dtype=np.intp), np.array(spared, dtype=np.intp))
 
-    def _give_back(self, fits: Indices, order: Indices) -> None:
-        """Give pods back where the pod fits, each node's in turn as *order* has them, node by node."""
-        first = np.cumsum(self._many) - self._many
-        for turn in range(int(self._many[fits].max(initial=0))):
-            fits = fits[self._many[fits] > turn]
-            given = order[first[fits] + turn]
-            self._trial.move(given, 1)
-            refused = self._trial.judge(fits, again=True) != 0
-            if refused.any():
-                self._trial.move(given[refused], -1)
-                self.is_victim[given[refused]] = True
+
+def _give_back(trial: Trial, guests: Guests, many: Amounts, fits: Indices, order: Indices) -> Mask:
+    """Give pods back where the pod fits, each node's in turn as *order* has them, node by node.
+
+    Returns:
+        bool, shape (guests,): who has to go.
+    """
+    is_victim: Mask = np.zeros(len(guests), dtype=np.bool_)
+    first = np.cumsum(many) - many
+    for turn in range(int(many[fits].max(initial=0))):
+        fits = fits[many[fits] > turn]
+        given = order[first[fits] + turn]
+        trial.move(given, 1)
+        refused = trial.judge(fits, again=True) != 0
+        if refused.any():
+            trial.move(given[refused], -1)
+            is_victim[given[refused]] = True
+    return is_victim

@@ -34,7 +34,7 @@ from berth.plugins.default_preemption.choice import choose
 from berth.plugins.default_preemption.dry_run import DryRun, dry_run
 from berth.plugins.default_preemption.running import Running
 from berth.plugins.default_preemption.sampling import CandidateSampling
-from berth.plugins.hints import assigned_pod
+from berth.plugins.hints import assigned_pod, required
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
@@ -71,9 +71,11 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Unresolvable as long as victims of the pod have not been told to go."""
-        if self._is_beside_cycles and self._running.is_running(pod.uid):
-            return _WAITING
-        return SUCCESS
+        return _WAITING if self.holds_back(pod) else SUCCESS
+
+    def holds_back(self, pod: PodInfo) -> bool:
+        """Whether victims of the pod have not been told to go."""
+        return self._is_beside_cycles and self._running.is_running(pod.uid)
 
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeStatuses) -> PostFilterResult:
         """Success with a node and those who have to go there; unschedulable where that helps nowhere."""
@@ -161,5 +163,6 @@ def _failed(status: Status, nominated_node_name: str | None = None) -> PostFilte
 
 
 def _never(pod: PodInfo, old: Any, new: Any) -> Hint:
-    del pod, old, new
+    del pod, new
+    required(Pod, old)
     return Hint.SKIP

@@ -65,7 +65,6 @@ class RequiredState:
             if selects(term, theirs.namespace, theirs.labels):
                 self.apart = moved(table, self.apart, term[0], row, by)
 
-
     def repelled_by(self, other: PodInfo, pod: PodInfo) -> list[str]:
         """The topology keys of those anti-affinity terms of *other* that match *pod*, whose state this is."""
         mine = pod.pod.metadata
