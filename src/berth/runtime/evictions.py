@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from berth.api.meta import PodUid
 from berth.api.pod import Pod
 from berth.cluster.pods import PodInfo
+from berth.framework.interface import Eviction
 from berth.kube.clock import SYSTEM_CLOCK, Clock
 from berth.kube.dispatcher import Dispatcher, PatchOutcome, PatchResult
 from berth.kube.errors import KubeError
@@ -132,13 +133,12 @@ class Evictions:
             return True
         if not self._engine.still_wanted(evict):
             return True
-        if not self._may_evict():
-            return False
+        return self._may_evict() and await self._delete(victim, eviction)
+
+    async def _delete(self, victim: PodInfo, eviction: Eviction) -> bool:
         marked = await self._reporter.mark_victim(victim.pod, eviction)
-        if marked.result is PatchResult.GONE:
-            return True
-        if marked.result is PatchResult.FAILED:
-            return False  # the reporter has told of it
+        if marked.result in (PatchResult.GONE, PatchResult.FAILED):
+            return marked.result is PatchResult.GONE  # the reporter has told of the failure
         meta = victim.pod.metadata
         try:
             if await self._dispatcher.delete_pod(meta.namespace, meta.name, meta.uid):

@@ -3,7 +3,7 @@
 Source: k8s pkg/scheduler/framework/preemption/util.go, ``FilterPodsWithPDBViolation``.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
