@@ -26,6 +26,7 @@ EVENT = Deed("create", "events.k8s.io", "events")
 SERIES = Deed("patch", "events.k8s.io", "events")
 LEADER_EVENT = Deed("create", "", "events")
 READ_POD = Deed("get", "", "pods")
+EVICT = Deed("delete", "", "pods")
 WHO = Deed("create", "authentication.k8s.io", "tokenreviews")
 MAY = Deed("create", "authorization.k8s.io", "subjectaccessreviews")
 NEW_LEASE = Deed("create", "coordination.k8s.io", "leases")
@@ -37,6 +38,7 @@ WATCHED = {  # API group -> what is listed and watched of it
         *("persistentvolumes", "persistentvolumeclaims"),
     ),
     "apps": ("replicasets", "statefulsets"),
+    "policy": ("poddisruptionbudgets",),
     "storage.k8s.io": ("storageclasses", "csinodes", "csidrivers", "volumeattachments"),
 }
 READS = [
@@ -45,7 +47,7 @@ READS = [
     for resource in resources
     for verb in ("list", "watch")
 ]
-ALL = [BIND, STATUS, EVENT, SERIES, LEADER_EVENT, READ_POD, WHO, MAY, NEW_LEASE, READ_LEASE, RENEW_LEASE, *READS]
+ALL = [BIND, STATUS, EVENT, SERIES, LEADER_EVENT, READ_POD, EVICT, WHO, MAY, NEW_LEASE, READ_LEASE, RENEW_LEASE, *READS]
 
 
 def not_used(api: ApiClient) -> set[Deed]:
@@ -84,6 +86,18 @@ def pod_refused_again_and_again(scene: Scene, running: Running) -> JsonObject:
     scene.until("the pod is tried again", lambda: len(scene.events("FailedScheduling", pod)) == 2)
     scene.delete_pod("small-1")
     return pod
+
+
+def contested_node(scene: Scene) -> tuple[JsonObject, JsonObject]:
+    """Let an important pod ask for the one node that a less important one runs on; returns the two, in this order."""
+    scene.create(a_node("taken", cpu="1", labels={"kind": "taken"}))
+    (low,) = scene.create(a_pod("low", cpu="1", nodeName="taken", terminationGracePeriodSeconds=0))
+    (high,) = scene.create(
+        a_pod(
+            "high", cpu="1", nodeSelector={"kind": "taken"}, schedulerName=OURS, priorityClassName="system-node-critical"
+        )
+    )
+    return high, low
 
 
 def series(scene: Scene, pod: JsonObject) -> list[JsonObject]:

@@ -10,6 +10,7 @@ from tests.integration.objects import a_node, a_pod
 from tests.integration.rights import (
     BIND,
     EVENT,
+    EVICT,
     MAY,
     OURS,
     READ_POD,
@@ -17,6 +18,7 @@ from tests.integration.rights import (
     SERIES,
     STATUS,
     WHO,
+    contested_node,
     contested_pod,
     not_used,
     pod_refused_again_and_again,
@@ -109,6 +111,17 @@ def test_without_the_right_to_read_a_pod_a_doubtful_binding_stays_in_doubt(
     with deployed.lacking(served, READ_POD):
         event = served.event("FailedScheduling", contested_pod(served, resident))
         assert 'cannot get resource "pods"' in event["note"]
+
+
+def test_without_the_right_to_delete_pods_nobody_goes_for_a_more_important_pod(
+    deployed: Deployed, served: Scene, audit: Audit
+) -> None:
+    with deployed.lacking(served, EVICT):
+        mark = audit.mark()
+        contested_node(served)
+        until_refused(served, audit, mark, EVICT)
+        assert served.placements() == {"low": "taken"}
+    served.bound("high")  # it goes on trying
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
