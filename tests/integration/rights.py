@@ -94,7 +94,11 @@ def contested_node(scene: Scene) -> tuple[JsonObject, JsonObject]:
     (low,) = scene.create(a_pod("low", cpu="1", nodeName="taken", terminationGracePeriodSeconds=0))
     (high,) = scene.create(
         a_pod(
-            "high", cpu="1", nodeSelector={"kind": "taken"}, schedulerName=OURS, priorityClassName="system-node-critical"
+            "high",
+            cpu="1",
+            nodeSelector={"kind": "taken"},
+            schedulerName=OURS,
+            priorityClassName="system-node-critical",
         )
     )
     return high, low

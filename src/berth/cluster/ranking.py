@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.cluster.changelog import Mark
-from berth.cluster.columns import Amounts, Rows
+from berth.cluster.columns import Amounts, Mask, Rows
 from berth.cluster.nodes import NodeTable
 from berth.cluster.pods import PodInfo
 
@@ -74,6 +74,17 @@ class Ranks:
     kinds: NDArray[np.intp]
     priorities: Amounts
     starts: Amounts
+
+    def where(self, chosen: Mask) -> "Ranks":
+        """Only the pods that are *chosen*: bool, shape (pods,)."""
+        return Ranks(
+            self.rows,
+            self.places[chosen],
+            self.ranks[chosen],
+            self.kinds[chosen],
+            self.priorities[chosen],
+            self.starts[chosen],
+        )
 
 
 class Ranking:

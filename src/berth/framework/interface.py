@@ -10,13 +10,14 @@ Source: k8s staging/src/k8s.io/kube-scheduler/framework/interface.go.
 """
 
 import enum
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.meta import PodUid
 from berth.api.pod import Pod
 from berth.cluster.columns import Rows
 from berth.cluster.objects import Kind
@@ -181,6 +182,9 @@ class EvictionProgress(Protocol):
 
     def ended(self) -> None:
         """Nothing more is done about it."""
+
+    def stuck(self, victims: Iterable[PodUid]) -> None:
+        """These do not go, although they were told to long ago."""
 
 
 class PostFilterResult(NamedTuple):

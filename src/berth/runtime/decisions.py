@@ -16,7 +16,7 @@ from berth.runtime.evictions import Evictions
 from berth.runtime.reports import Reporter
 from berth.runtime.tasks import end
 from berth.scheduling.engine import Engine
-from berth.scheduling.instructions import Bind, Instruction, Report
+from berth.scheduling.instructions import Bind, GiveUp, Instruction, Report
 
 BURST_S: Final = 0.004  # how long decisions may keep I/O waiting
 MAX_BINDINGS: Final = (
@@ -24,6 +24,7 @@ MAX_BINDINGS: Final = (
 )
 BACKOFF_FLUSH_S: Final = 1.0
 LEFTOVER_FLUSH_S: Final = 30.0
+NOMINATION_FLUSH_S: Final = 1.0
 
 
 class DecisionObserver(Protocol):
@@ -79,6 +80,7 @@ class DecisionLoop:
             asyncio.create_task(self._decide()),
             asyncio.create_task(self._every(BACKOFF_FLUSH_S, queue.flush_backoff_completed)),
             asyncio.create_task(self._every(LEFTOVER_FLUSH_S, queue.flush_unschedulable_leftover)),
+            asyncio.create_task(self._every(NOMINATION_FLUSH_S, self._flush_nominations)),
         ]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -86,6 +88,12 @@ class DecisionLoop:
             await end(*tasks)
         for task in ended:
             task.result()
+
+    def _flush_nominations(self) -> None:
+        nominations = self._engine.nominations
+        nominations.flush(self._now())
+        if nominations.given_up:
+            self.wake()
 
     async def _decide(self) -> None:
         while True:
@@ -122,6 +130,8 @@ class DecisionLoop:
             written = self._reporter.report(instruction)
             if instruction.evict is not None:
                 self._evictions.start(instruction.evict, written)
+        elif isinstance(instruction, GiveUp):
+            self._reporter.gave_up(instruction)
 
     async def _every(self, period_s: float, call: Callable[[], object]) -> None:
         """Call now, and at whole multiples of a period of the wall clock, with which backoffs are aligned."""

@@ -16,7 +16,7 @@ from berth.kube.dispatcher import Dispatcher, PatchOutcome, PatchResult
 from berth.kube.events import EventRecorder, ObjectRef
 from berth.kube.status_patch import KnownStatus, StatusChange
 from berth.plugins.default_preemption.plugin import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from berth.scheduling.instructions import Report
+from berth.scheduling.instructions import GiveUp, Report
 
 _log = logging.getLogger(__name__)
 
@@ -98,6 +98,18 @@ class Reporter:
             observed_generation=victim.metadata.generation,
         )
         return self._patch(victim, StatusChange(conditions=(condition,)))
+
+    def gave_up(self, given_up: GiveUp) -> None:
+        """The pod was promised a node, and cannot have it."""
+        self._recorder.event(
+            reference(given_up.pod),
+            "Warning",
+            "NominationGivenUp",
+            "Preempting",
+            given_up.note,
+            controller=given_up.controller,
+        )
+        self.clear_nomination(given_up.pod)
 
     def clear_nomination(self, pod: Pod) -> asyncio.Future[PatchOutcome]:
         """The pod may not hope for its node any more."""

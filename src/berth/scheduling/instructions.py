@@ -76,6 +76,21 @@ class Report:
     victims: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUp:
+    """Clear the nomination of a pod, because it cannot come true, and say so.
+
+    Attributes:
+        pod: the pod.
+        controller: the scheduler name under which the event is reported.
+        note: what the event says.
+    """
+
+    pod: Pod
+    controller: str
+    note: str
+
+
 @dataclass(frozen=True, slots=True)
 class Drop:
     """Nothing is to be done about the pod that was popped; there may be more to decide."""
@@ -83,4 +98,4 @@ class Drop:
     pod: Pod
 
 
-Instruction = Bind | Report | Drop
+Instruction = Bind | Report | GiveUp | Drop

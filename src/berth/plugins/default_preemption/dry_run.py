@@ -8,12 +8,13 @@ Source: k8s pkg/scheduler/framework/plugins/defaultpreemption/default_preemption
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
+from berth.api.meta import PodUid
 from berth.api.policy import PodDisruptionBudget
 from berth.cluster.columns import Amounts, Mask, Rows
 from berth.cluster.pods import PodInfo
@@ -63,14 +64,29 @@ class DryRun:
 
 
 def dry_run(
-    ranking: Ranking, statuses: NodeStatuses, pod: PodInfo, rows: Rows, budgets: Iterable[PodDisruptionBudget]
+    ranking: Ranking,
+    statuses: NodeStatuses,
+    pod: PodInfo,
+    rows: Rows,
+    budgets: Iterable[PodDisruptionBudget],
+    stuck: Collection[PodUid] = (),
 ) -> DryRun:
     """Find who would have to go for *pod* on each of *rows*.
 
     Where a filter cannot answer for all nodes at once, they are asked one by one, so that its error concerns only the
     nodes that it is about.
+
+    Args:
+        ranking: the pods by importance.
+        statuses: puts the question to the filters.
+        pod: the pod that fits nowhere.
+        rows: the nodes, ascending.
+        budgets: all disruption budgets.
+        stuck: pods that do not go, whoever tells them to.
     """
     ranks = ranking.below(pod.priority, rows)
+    if stuck:
+        ranks = ranks.where(_not_stuck(ranking, ranks, stuck))
     guests = _guests(ranking, ranks)
     breaks_budget = violating(budgets, guests)
     try:
@@ -83,6 +99,12 @@ def dry_run(
     if empty:
         answers.append((NO_VICTIMS, empty))
     return DryRun(ranks, guests, found.is_victim, breaks_budget, tuple(answers), found.candidates, found.spared)
+
+
+def _not_stuck(ranking: Ranking, ranks: Ranks, stuck: Collection[PodUid]) -> Mask:
+    rows = ranks.rows[ranks.places]
+    uids = (ranking.pod(row, rank).uid for row, rank in zip(rows.tolist(), ranks.ranks.tolist(), strict=True))
+    return np.fromiter((uid not in stuck for uid in uids), dtype=np.bool_, count=len(rows))
 
 
 def _guests(ranking: Ranking, ranks: Ranks) -> Guests:

@@ -88,7 +88,8 @@ class DefaultPreemption:
         if not statuses.num_all_nodes:
             return _failed(error("no nodes available"))
         rows = statuses.unschedulable_rows()
-        found = dry_run(self._ranking, statuses, pod, rows, self._objects.list(POD_DISRUPTION_BUDGET))
+        budgets = self._objects.list(POD_DISRUPTION_BUDGET)
+        found = dry_run(self._ranking, statuses, pod, rows, budgets, self._running.stuck)
         if not len(found.candidates):
             return self._no_candidate(found, statuses.num_all_nodes)
         return self._evict(pod, found, choose(found, self._sampled(pod, found)))
@@ -102,9 +103,14 @@ class DefaultPreemption:
             return ""
         row = self._table.row_of(name)
         there = () if row is None else self._table.pods(row).values()
-        if any(other.priority < pod.priority and is_going_for_another(other.pod) for other in there):
+        if any(self._will_go_for(pod, other) for other in there):
             return "not eligible due to a terminating pod on the nominated node."
         return ""
+
+    def _will_go_for(self, pod: PodInfo, other: PodInfo) -> bool:
+        return (
+            other.priority < pod.priority and is_going_for_another(other.pod) and other.uid not in self._running.stuck
+        )
 
     def _sampled(self, pod: PodInfo, found: DryRun) -> Indices:
         if self._sampling.looks_at_all:

@@ -6,12 +6,15 @@ and evict others.
 Source: k8s pkg/scheduler/framework/preemption/executor.go, ``IsPodRunningPreemption``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from berth.api.meta import PodKey, PodUid
 from berth.api.pod import Pod
 
 Lister = Callable[[PodKey], Pod | None]
+
+_REMEMBERED: Final = 1024
 
 
 class Running:
@@ -19,11 +22,15 @@ class Running:
 
     Args:
         lister: a pod by its key as the API server last showed it.
+
+    Attributes:
+        stuck: pods that do not go although they were told to, the latest last.
     """
 
     def __init__(self, lister: Lister) -> None:
         self._lister = lister
         self._preempting: dict[PodUid, PodKey | None] = {}
+        self.stuck: dict[PodUid, None] = {}
 
     def of(self, preemptor: PodUid) -> "Progress":
         """Who hears how the eviction for a pod goes."""
@@ -70,3 +77,9 @@ class Progress:
     def ended(self) -> None:
         """Nothing more is done about it."""
         self._running.ended(self._preemptor)
+
+    def stuck(self, victims: Iterable[PodUid]) -> None:
+        """These do not go; they are not counted on again."""
+        self._running.stuck.update(dict.fromkeys(victims))
+        while len(self._running.stuck) > _REMEMBERED:
+            del self._running.stuck[next(iter(self._running.stuck))]
