@@ -11,7 +11,7 @@ from tests.builders import a_handle
 from berth.framework.interface import PermitResult, Plugin, PostFilterResult, PreFilterResult, Scope
 from berth.framework.profile import MULTI_POINT, Profile, build_profile
 from berth.framework.registry import Registry
-from berth.framework.status import SUCCESS, PluginError, Status, unschedulable
+from berth.framework.status import SUCCESS, Status, unschedulable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -172,7 +172,7 @@ class Score:
         self,
         name: str,
         cluster: Cluster,
-        score: Callable[[str], int] | Mapping[str, int] | PluginError,
+        score: Callable[[str], int] | Mapping[str, int] | Exception,
         *,
         scope: Scope = Scope.ROW,
         signs: Callable[[PodInfo], Hashable] = lambda _pod: "",
@@ -187,7 +187,7 @@ class Score:
 
     def score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Scores:
         del state, pod
-        if isinstance(self.scores, PluginError):
+        if isinstance(self.scores, Exception):
             raise self.scores
         names = [self._table.name(row) for row in rows.tolist()]
         self.asked += names
@@ -203,7 +203,7 @@ class Score:
 class NormalizedScore(Score):
     """Besides, rescales so that the highest becomes 100, or breaks off."""
 
-    fault: PluginError | None = None
+    fault: Exception | None = None
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
         del state, pod

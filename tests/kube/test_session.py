@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -386,3 +388,57 @@ async def test_new_certificates_that_cannot_be_used_leave_the_old_ones_in_use(au
             await keeper.renew(seen_generation=1)
             await session.request("GET", "/x")
     assert server.client_names == ["first", "second"]
+
+
+# -- The end of connections ---------------------------------------------------------------------------------------
+
+
+class Deaf:
+    """A TLS server that answers one request with the given bytes, and never agrees to the end of the connection."""
+
+    def __init__(self, context: ssl.SSLContext, answer: bytes) -> None:
+        self._context, self._answer = context, answer
+        self._stop = threading.Event()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve)
+        self.url = f"https://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.asked = threading.Event()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        with self._listener:
+            raw, _ = self._listener.accept()
+        with raw, self._context.wrap_socket(raw, server_side=True) as tls:
+            tls.recv(65536)
+            self.asked.set()
+            tls.sendall(self._answer)
+            self._stop.wait()
+
+
+BEGUN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+
+
+@pytest.mark.parametrize("answer", [BEGUN, b""], ids=["a stream that was read", "a stream that did not begin"])
+async def test_nothing_is_open_after_a_session_whose_server_does_not_let_go(
+    authority: trustme.CA, answer: bytes
+) -> None:
+    async def read(session: ApiSession) -> None:
+        async with session.stream("/x", idle_timeout_s=60) as chunks:
+            assert await anext(chunks) == b"{}"
+
+    with Deaf(server_tls(authority, "127.0.0.1"), answer) as server:
+        async with ApiSession(keeper_for(server.url, ca_pem=ca_pem(authority))) as session:
+            sockets = session._pool._sockets
+            reading = asyncio.create_task(read(session))
+            # A stream that nobody reads any more is cut at once.
+            await until(lambda: reading.done() and not sockets.left() if answer else server.asked.is_set())
+            reading.cancel()
+            await asyncio.wait([reading])
+        assert sockets.left() == 0

@@ -284,7 +284,7 @@ async def test_a_pod_that_waits_is_in_flight_and_not_prepared_until_it_is_allowe
 async def test_a_placement_that_waits_for_others_does_not_keep_others_from_starting() -> None:
     it = await held(P=60)
     assert (len(it.shell.bindings), it.shell.bindings.busy) == (1, 0)
-    assert len(it.shell.settled) == 1, "whoever decides is told that there is room"
+    assert it.shell.notes.settled == 1, "whoever decides is told that there is room"
     it.allow("P")
     await it.shell.bindings.finish()
     assert (len(it.shell.bindings), it.shell.bindings.busy) == (0, 0)
@@ -463,7 +463,7 @@ async def test_cancelled_placements_take_no_further_step_and_tell_nobody() -> No
     assert it.diary == ["Step looks ahead"]
     assert it.shell.recorder.heard == []
     assert it.is_settled
-    assert it.shell.notes.settled == 1
+    assert it.shell.notes.settled == 2, "once as it begins to wait, and once as it ends"
     assert it.shell.bindings.fault is None
 
 

@@ -1,11 +1,12 @@
 """Running the plugins of a profile, point by point: which answer is allowed where, and what becomes of it.
 
-A plugin that raises one of `FAULTS` has answered `Code.ERROR`; so has one that gives a code which its point does not
+A plugin that raises an exception has answered `Code.ERROR`; so has one that gives a code which its point does not
 know.  Filters and scores are run over rows by `berth.scheduling`, which keeps verdicts between attempts.
 
 Source: k8s pkg/scheduler/framework/runtime/framework.go.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, ParamSpec
@@ -20,10 +21,15 @@ from berth.framework.status import SUCCESS, Code, PluginError, Status, error, un
 
 A = ParamSpec("A")
 
+_log = logging.getLogger(__name__)
+
 MAX_PERMIT_WAIT_S: Final = 15 * 60.0
 
-FAULTS: Final = (PluginError, StateNotFoundError, QuantityError)
+EXPECTED_FAULTS: Final = (PluginError, StateNotFoundError, QuantityError)
 """What a plugin may raise instead of an answer: it cannot tell, it was asked out of turn, some object is malformed."""
+
+FAULTS: Final = (Exception,)
+"""What is taken for an answer when a plugin raises it: anything. A mistake in a plugin must not stop other pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,11 @@ def guarded(method: Callable[A, Status], *args: A.args, **kwargs: A.kwargs) -> S
 
 
 def fault_text(fault: Exception) -> str:
-    """What a plugin's exception says, without the quotes that KeyError puts around it."""
-    return str(fault.args[0]) if fault.args else type(fault).__name__
+    """What a plugin's exception says; what it is, and with a traceback in the log, if it is a mistake in the plugin."""
+    if not isinstance(fault, EXPECTED_FAULTS):
+        _log.error("a plugin broke off", exc_info=fault)
+        return f"{type(fault).__name__}: {fault}"
+    return str(fault.args[0]) if fault.args else type(fault).__name__  # str() would put KeyErrors in quotes
 
 
 def run_pre_filter(profile: Profile, state: CycleState, pod: PodInfo) -> PreFilterOutcome:
@@ -140,7 +149,10 @@ def run_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: st
 def run_unreserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
     """Take all bookings back, last plugin first, also of those that never booked."""
     for plugin in reversed(profile.reserve):
-        plugin.unreserve(state, pod, node_name)
+        try:
+            plugin.unreserve(state, pod, node_name)
+        except FAULTS:
+            _log.exception("pod %s on node %s: Unreserve of plugin %s broke off", pod.key, node_name, plugin.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,4 +247,7 @@ async def run_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name:
 def run_post_bind(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> None:
     """Tell the PostBind plugins that the pod is bound."""
     for plugin in profile.post_bind:
-        plugin.post_bind(state, pod, node_name)
+        try:
+            plugin.post_bind(state, pod, node_name)
+        except FAULTS:
+            _log.exception("pod %s on node %s: PostBind of plugin %s broke off", pod.key, node_name, plugin.name)

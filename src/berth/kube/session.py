@@ -12,8 +12,6 @@ import functools
 import logging
 import os
 import platform
-import socket
-import sys
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
@@ -24,6 +22,7 @@ from yarl import URL
 from berth import __version__
 from berth.kube.errors import CredentialsError, UnauthorizedError, error_from_response
 from berth.kube.proxy import proxy_for
+from berth.kube.sockets import Sockets
 from berth.kube.transport import (
     CONNECT_TIMEOUT_S,
     FIRST_ERROR_STATUS,
@@ -59,6 +58,7 @@ _KEEPALIVE_S = 60.0  # API servers close idle connections after 90 s; we must be
 _MAX_CONNECTIONS = 128
 _STREAM_BUFFER_BYTES = 1 << 20
 _STREAMS_RETIRE_AFTER_S = 30.0  # so long do streams stay on connections that were made with replaced credentials
+_CUT_WITHIN_S = 5.0  # far more than the loop needs to see the end of its connections
 _RETIRE_AFTER_S = 60.0  # after that, so long do requests have to finish: none is allowed more
 _VERBOSITY_2 = logging.INFO - 2
 
@@ -82,22 +82,6 @@ def cheapest_transport() -> MakeTransport | None:
 def default_user_agent() -> str:
     """`berth/<version> (<system>/<machine>)`, the form that API server logs expect."""
     return f"berth/{__version__} ({platform.system().lower()}/{platform.machine()})"
-
-
-def _open_socket(address: Any) -> socket.socket:
-    """A TCP socket that finds out within a minute that the other side has vanished.
-
-    A watch only listens, so without probes it would wait for ever on a connection whose server is gone.
-    """
-    family, kind, protocol, _, _ = address
-    sock = socket.socket(family, kind, protocol)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if sys.platform == "linux":
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 45_000)
-    return sock
 
 
 def _usable_proxy(proxy: str) -> str | None:
@@ -136,11 +120,12 @@ class _Pool:
     def __init__(
         self, server: str, credentials: Credentials, user_agent: str, make_transport: MakeTransport | None
     ) -> None:
+        self._sockets = Sockets()
         connector = aiohttp.TCPConnector(
             limit=_MAX_CONNECTIONS,
             keepalive_timeout=_KEEPALIVE_S,
             ssl=credentials.ssl_context() if server.startswith("https:") else True,
-            socket_factory=_open_socket,
+            socket_factory=self._sockets.open,
         )
         proxy = _usable_proxy(credentials.proxy or proxy_for(server, os.environ))
         self.http = aiohttp.ClientSession(
@@ -168,16 +153,27 @@ class _Pool:
         else:
             self.http.headers.popall("Authorization", None)
 
+    def end(self, answer: aiohttp.ClientResponse) -> None:
+        """End an open stream; whoever reads it gets an error.
+
+        The connection is cut: a server that is asked to agree to the end of a TLS connection may take its time.
+        """
+        self.streams.discard(answer)
+        if answer.connection is not None and answer.connection.transport is not None:
+            answer.connection.transport.abort()
+        answer.close()
+
     def end_streams(self) -> None:
-        """End the open streams; whoever reads one gets an error. Closing the pool alone would leave them waiting."""
-        for answer in self.streams:
-            answer.close()
+        """End all open streams. Closing the pool alone would leave their readers waiting."""
+        for answer in tuple(self.streams):
+            self.end(answer)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and wait until they are gone, also those that requests have given up."""
         self.end_streams()
         await self.requests.close()
         await self.http.close()
+        await self._sockets.cut(timeout_s=_CUT_WITHIN_S)
 
 
 class ApiSession:
@@ -295,8 +291,7 @@ class ApiSession:
         try:
             yield _chunks(answer, path)
         finally:
-            pool.streams.discard(answer)
-            answer.close()
+            pool.end(answer)
 
     async def _open_stream(self, pool: _Pool, path: str, idle_timeout_s: float) -> aiohttp.ClientResponse:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)

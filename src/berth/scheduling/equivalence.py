@@ -19,8 +19,8 @@ from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Epochal, FilterPlugin, Scope, ScorePlugin, SignPlugin
 from berth.framework.profile import Profile
-from berth.framework.run import FAULTS
-from berth.scheduling.verdicts import FEASIBLE, NO_NODE, Placed, Verdicts, judge, placed_filters
+from berth.framework.run import FAULTS, fault_text
+from berth.scheduling.verdicts import FEASIBLE, NO_NODE, CycleError, Placed, Verdicts, judge, placed_filters
 
 _CLASSES: Final = 64  # how many kinds of pods are remembered; at 5000 nodes each takes a quarter of a megabyte
 
@@ -160,7 +160,7 @@ class EquivalenceClasses:
             CycleError: a plugin could not answer.
         """
         kept = self._find(pod)
-        epochs = tuple(plugin.epoch() for plugin in self._epochal), self._row_names & state.skip_filter
+        epochs = tuple(_epoch(plugin) for plugin in self._epochal), self._row_names & state.skip_filter
         kept.refresh(self._table, self.row_filters, epochs, state, pod)
         return kept
 
@@ -185,6 +185,13 @@ class EquivalenceClasses:
         except FAULTS:
             return None  # the same plugin meets the fault where it judges the pod, and reports it there
         return None if None in parts else parts
+
+
+def _epoch(plugin: Epochal) -> Hashable:
+    try:
+        return plugin.epoch()
+    except FAULTS as fault:
+        raise CycleError(f'asking plugin "{plugin.name}" for its epoch: {fault_text(fault)}') from fault
 
 
 def _signers_of(profile: Profile, cluster_wide: set[str]) -> tuple[SignPlugin, ...] | None:

@@ -83,7 +83,7 @@ def required_state(table: NodeTable, namespaces: Namespaces, pod: PodInfo) -> Re
     labels: Mapping[str, str] = namespaces.labels(pod.pod.metadata.namespace)
     for key, carried in table.carried_terms.repelling(pod, labels).items():
         if carried.many.total:
-            sums = domain_sums(table, key, carried.many.counts)
+            sums = domain_sums(table, key, carried.many)
             if np.count_nonzero(sums):
                 repelling[key] = sums
     if not repelling and not terms.required and not terms.required_anti:
@@ -93,12 +93,12 @@ def required_state(table: NodeTable, namespaces: Namespaces, pod: PodInfo) -> Re
     near: _Sums = {}
     if required:
         column = table.pod_counts.column(reduce(_both, (selected for _, selected in required)))
-        near = {key: domain_sums(table, key, column.counts) for key, _ in required}
+        near = {key: domain_sums(table, key, column) for key, _ in required}
     apart: _Sums = {}
     for key, selected in required_anti:
         column = table.pod_counts.column(selected)
         if column.total:
-            sums = domain_sums(table, key, column.counts)
+            sums = domain_sums(table, key, column)
             apart[key] = apart[key] + sums if key in apart else sums
     return RequiredState(required, required_anti, labels, near, apart, repelling)
 
@@ -125,7 +125,7 @@ def judge_rows(state: RequiredState, pod: PodInfo, rows: Rows, table: NodeTable)
     found: Rejections = np.zeros(len(rows), dtype=np.int16)
     for sums, code in ((state.repelling, EXISTING_ANTI_AFFINITY), (state.apart, ANTI_AFFINITY)):
         for key, by_domain in sums.items():
-            found[(by_domain > 0)[table.label(key).codes[rows]]] = code
+            found[(by_domain > 0).take(table.label(key).codes_of(rows))] = code
     if state.required:
         found[~_near_enough(state, pod, rows, table)] = AFFINITY
     return found
@@ -143,5 +143,5 @@ def _near_enough(state: RequiredState, pod: PodInfo, rows: Rows, table: NodeTabl
     for key, sums in state.near.items():
         met = np.ones(len(sums), dtype=np.bool_) if first else sums > 0
         met[ABSENT] = False
-        mask &= met[table.label(key).codes[rows]]
+        mask &= met.take(table.label(key).codes_of(rows))
     return mask

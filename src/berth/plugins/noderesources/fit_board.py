@@ -3,7 +3,7 @@
 Made by NodeResourcesFit for questions about preemption; the rules are those of its filter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final, Self
 
@@ -26,11 +26,17 @@ class FitBoard:
         table: the nodes.
         guests: who comes and goes.
         wanted: what the pod asks for, in the order in which it is checked.
+        backed: those resources that devices stand for where the node has none.
         shortages: gives combinations of missing resources their numbers.
     """
 
     def __init__(
-        self, table: NodeTable, guests: Guests, wanted: Sequence[tuple[str, int]], shortages: Shortages
+        self,
+        table: NodeTable,
+        guests: Guests,
+        wanted: Sequence[tuple[str, int]],
+        backed: Collection[str],
+        shortages: Shortages,
     ) -> None:
         rows = guests.rows
         self._shortages = shortages
@@ -43,7 +49,8 @@ class FitBoard:
             offered = nothing if index is None else table.allocatable[index][rows]
             taken = nothing if index is None else table.requested[index][rows]
             weights = guests.weights(partial(_taken, name))
-            self._resources.append(_Resource(name, many, offered, Shifts(guests.places, weights, taken)))
+            shifts = Shifts(guests.places, weights, taken)
+            self._resources.append(_Resource(name, many, offered, shifts, is_backed=name in backed))
 
     def copy(self) -> Self:
         """A board that goes its own way from here."""
@@ -68,6 +75,8 @@ class FitBoard:
         for resource in self._resources:
             offered = resource.offered[places]
             short = resource.many > offered - resource.taken.sums[places]
+            if resource.is_backed:
+                short &= offered > 0
             if np.count_nonzero(short):
                 self._shortages.add(missing, short, resource.many > offered, f"Insufficient {resource.name}")
         return missing
@@ -78,10 +87,10 @@ def _taken(name: str, guest: PodInfo) -> int:
 
 
 class _Resource:
-    __slots__ = ("many", "name", "offered", "taken")
+    __slots__ = ("is_backed", "many", "name", "offered", "taken")
 
-    def __init__(self, name: str, many: int, offered: Amounts, taken: Shifts) -> None:
-        self.name, self.many, self.offered, self.taken = name, many, offered, taken
+    def __init__(self, name: str, many: int, offered: Amounts, taken: Shifts, *, is_backed: bool) -> None:
+        self.name, self.many, self.offered, self.taken, self.is_backed = name, many, offered, taken, is_backed
 
     def copy(self) -> "_Resource":
-        return _Resource(self.name, self.many, self.offered, self.taken.copy())
+        return _Resource(self.name, self.many, self.offered, self.taken.copy(), is_backed=self.is_backed)

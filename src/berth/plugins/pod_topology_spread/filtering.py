@@ -74,7 +74,7 @@ def judge_rows(state: HardState, pod: PodInfo, rows: Rows, table: NodeTable) -> 
     found: Rejections | None = None
     for constraint, domains, sums in zip(state.constraints, state.domains, state.sums, strict=True):
         by_domain = _judge_domains(constraint, domains, sums, pod)
-        codes = by_domain[table.label(constraint.topology_key).codes[rows]]
+        codes = by_domain.take(table.label(constraint.topology_key).codes_of(rows))
         found = codes if found is None else np.where(found == 0, codes, found)
     return np.zeros(len(rows), dtype=np.int16) if found is None else found
 
