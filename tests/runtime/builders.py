@@ -228,7 +228,11 @@ def a_shell(*plugins: Plugin, cluster: Cluster | None = None, nominate: bool = T
     profile = profile_of(*plugins)
     hints = build_hint_map(profile.plugins.values(), features.behaviours, pod_groups=False)
     queue = SchedulingQueue(
-        {profile.scheduler_name: QueueProfile(hints=hints, sort_key=profile.queue_sort.sort_key)},
+        {
+            profile.scheduler_name: QueueProfile(
+                hints=hints, sort_key=profile.queue_sort.sort_key, pre_enqueue=profile.pre_enqueue
+            )
+        },
         clock=lambda: clock.wall_ns() / 1e9,
         behaviours=features.behaviours,
         lister=shown.get,

@@ -109,7 +109,7 @@ def _named(pod: Pod, name: str, priority: int, node_name: str, chance: random.Ra
 
 def _budget(chance: random.Random, number: int) -> PodDisruptionBudget:
     labels = chance.choice(({"app": "web"}, {"app": "db"}, {"tier": "x"}, {}))
-    disrupted = {f"p-{chance.randrange(8)}": None} if chance.random() < 0.3 else {}
+    disrupted: dict[str, str | None] = {f"p-{chance.randrange(8)}": None} if chance.random() < 0.3 else {}
     return PodDisruptionBudget(
         metadata=ObjectMeta(name=f"b{number}", namespace="default"),
         spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels=labels)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from hypothesis import assume, given, settings
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from berth.cluster.cache import Cluster
     from berth.cluster.columns import Rows
+    from berth.cluster.objects import Kind
     from berth.cluster.pods import PodInfo
     from berth.framework.status import Status
     from berth.framework.what_if import Guests, Trial
@@ -71,7 +72,7 @@ def found(world: PreemptionWorld, *, one_by_one: bool) -> DryRun:
 def told(world: PreemptionWorld, run: DryRun) -> tuple[dict[str, tuple[list[str], int]], dict[Status, int]]:
     """Node -> who has to go, and how many of these break a budget; and why it helps nowhere else."""
     violations, name = run.violations(), world.cluster.table.name
-    by_node = {
+    by_node: dict[str, tuple[list[str], int]] = {
         name(int(run.ranks.rows[place])): ([pod.key for pod in run.victims(place)], int(violations[place]))
         for place in (*run.candidates.tolist(), *run.spared.tolist())
     }
@@ -117,7 +118,7 @@ def in_earnest(world: PreemptionWorld, row: int) -> tuple[list[str], int] | None
 
 
 def breaking_budgets(world: PreemptionWorld, pods: list[PodInfo]) -> set[str]:
-    breaking = set()
+    breaking: set[str] = set()
     for budget in world.cluster.objects.list(POD_DISRUPTION_BUDGET):
         selector = compile_label_selector(budget.spec.selector)
         left = budget.status.disruptions_allowed
@@ -143,7 +144,8 @@ def without(cluster: Cluster, gone: Collection[PodInfo], also: Collection[PodInf
     rows = table.live_rows().tolist()
     pods = [pod for row in rows for pod in table.pods(row).values() if pod not in gone]
     twin = a_cluster([table.node(row) for row in rows])
-    for kind in ALL:
+    kinds: tuple[Kind[Any], ...] = ALL
+    for kind in kinds:
         for each in cluster.objects.list(kind):
             twin.objects.put(kind, each)
     for pod in pods:
