@@ -61,6 +61,7 @@ class NodeDeclaredFeatures:
 
     name = "NodeDeclaredFeatures"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, handle: Handle) -> None:
         self._table = handle.cluster.table
