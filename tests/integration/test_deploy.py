@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.audit import Deed
 from tests.integration.deployment import ACCOUNT, GRANTED, manifest
+from tests.integration.devices import claims
 from tests.integration.objects import a_node, a_pod
 from tests.integration.rights import (
     ALL,
@@ -78,8 +79,9 @@ def test_the_rights_suffice_and_every_one_is_used(deployed: Deployed, scene: Sce
     with gpus(scene, "node-a"):
         pod_with_device(scene, "device")
         pod_asking_for_device(scene, "asking")
+        scene.bound("device", "asking")
         pod_with_left_over_claim(scene, "again")
-        scene.bound("device", "asking", "again")
+        scene.until("what was left over is gone", lambda: "left-over" not in claims(scene))
     assert scrape(running, deployed.token("scraper", "default")).startswith("# HELP")
     scene.until("the leader is told", lambda: leader_events(scene, running))
     assert running.process.terminate() == 0
