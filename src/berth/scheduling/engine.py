@@ -326,13 +326,14 @@ class Engine:
     def eviction_ended(self, evict: Evict, *, ok: bool) -> None:
         """The victims have been told to go.
 
-        If that failed for some, the pod is tried again at once; also if it was held back when something helped it.
+        If that failed for some, the pod is tried again at once; also if it was held back when the last of them went.
         """
         evict.eviction.progress.ended()
         self.nominations.victims_told(evict)
         preemptor = evict.eviction.preemptor.pod
         entry = self.queue.get_pod(preemptor.key)
-        if not ok or (entry is not None and entry.gated):
+        all_gone = not any(self.cluster.placed(victim.uid) for victim in evict.eviction.victims)
+        if not ok or (all_gone and entry is not None and entry.gated):
             self.queue.activate([preemptor])
 
     # -- failures -------------------------------------------------------------------------------------------------
