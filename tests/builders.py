@@ -29,10 +29,10 @@ from berth.api.selectors import SelectorRequirement
 from berth.cluster.cache import Cluster
 from berth.config.gates import default_gates
 from berth.config.versions import row_of
-from berth.framework.handle import Handle, ObjectWriter, PodBinder
+from berth.framework.handle import ClaimWriter, Handle, ObjectWriter, PodBinder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from berth.cluster.columns import Rows
 
@@ -234,6 +234,9 @@ def a_handle(
     gates: Mapping[str, bool] | None = None,
     binder: PodBinder | None = None,
     writer: ObjectWriter | None = None,
+    claim_writer: ClaimWriter | None = None,
+    clock: Callable[[], float] | None = None,
+    stopwatch: Callable[[], float] | None = None,
 ) -> Handle:
     """The surroundings of a plugin in Kubernetes *minor*, its gates at their defaults but for *gates*."""
     row = row_of(minor)
@@ -243,6 +246,9 @@ def a_handle(
         behaviours=row.behaviours,
         binder=binder,
         writer=writer,
+        claim_writer=claim_writer,
+        clock=clock,
+        stopwatch=stopwatch,
     )
 
 

@@ -54,7 +54,8 @@ class _Decider:
         name = pod.pod.spec.scheduler_name
         algorithm = self._algorithms.get(name)
         if algorithm is None:
-            return replace(about, error=f'profile not found for scheduler name "{name}"')
+            # Nothing is looked at for a pod that nobody schedules.
+            return replace(about, num_nodes=0, error=f'profile not found for scheduler name "{name}"')
         state = CycleState()
         try:
             outcome = algorithm.schedule(state, pod, _ATTEMPT, in_full=True)

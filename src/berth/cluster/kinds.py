@@ -5,6 +5,7 @@ A plugin names the kinds that it looks up (`berth.framework.interface.Lookups`);
 
 from typing import Final
 
+from berth.api.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from berth.api.storage import (
     CsiDriver,
     CsiNode,
@@ -31,6 +32,11 @@ CSI_DRIVER: Final = Kind("CSIDriver", CsiDriver, "storage.k8s.io/CSIDriver")
 CSI_STORAGE_CAPACITY: Final = Kind("CSIStorageCapacity", CsiStorageCapacity, "storage.k8s.io/CSIStorageCapacity")
 VOLUME_ATTACHMENT: Final = Kind("VolumeAttachment", VolumeAttachment, "storage.k8s.io/VolumeAttachment")
 
+RESOURCE_CLAIM: Final = Kind("ResourceClaim", ResourceClaim, "resource.k8s.io/ResourceClaim")
+RESOURCE_SLICE: Final = Kind("ResourceSlice", ResourceSlice, "resource.k8s.io/ResourceSlice")
+DEVICE_CLASS: Final = Kind("DeviceClass", DeviceClass, "resource.k8s.io/DeviceClass")
+DEVICE_TAINT_RULE: Final = Kind("DeviceTaintRule", DeviceTaintRule)
+
 ALL: Final = (
     NAMESPACE,
     SERVICE,
@@ -44,4 +50,8 @@ ALL: Final = (
     CSI_DRIVER,
     CSI_STORAGE_CAPACITY,
     VOLUME_ATTACHMENT,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
 )

@@ -110,9 +110,6 @@ class SchedulingQueue:
 
         Where the pod is in flight, the change is kept for the case that it comes back.  Where it waits for an event,
         the change itself may be the event.
-
-        Raises:
-            QuantityError: a request that changed is no quantity; nothing is changed then.
         """
         events = detect_pod_changes(old, new.pod, self._behaviours, new.rules, own=True)
         if new.uid in self._in_flight:

@@ -33,6 +33,10 @@ WATCHED: Final[Mapping[str, tuple[str, str]]] = {
     kinds.CSI_DRIVER.name: ("storage.k8s.io/v1", "csidrivers"),
     kinds.CSI_STORAGE_CAPACITY.name: ("storage.k8s.io/v1", "csistoragecapacities"),
     kinds.VOLUME_ATTACHMENT.name: ("storage.k8s.io/v1", "volumeattachments"),
+    kinds.RESOURCE_CLAIM.name: ("resource.k8s.io/v1", "resourceclaims"),
+    kinds.RESOURCE_SLICE.name: ("resource.k8s.io/v1", "resourceslices"),
+    kinds.DEVICE_CLASS.name: ("resource.k8s.io/v1", "deviceclasses"),
+    kinds.DEVICE_TAINT_RULE.name: ("resource.k8s.io/v1", "devicetaintrules"),
 }
 
 

@@ -26,6 +26,7 @@ from berth.kube.reflector import Handler, KubeObject, Reflector, Resource
 from berth.kube.session import Api
 from berth.runtime.assembly import Surroundings, build_engine
 from berth.runtime.binding import ApiBinder, BindingTasks
+from berth.runtime.claims_writer import ApiClaimWriter
 from berth.runtime.decisions import DecisionLoop
 from berth.runtime.faults import StartError
 from berth.runtime.informers import (
@@ -97,6 +98,7 @@ class Process:
         self._dispatcher = Dispatcher(session, qps=qps, burst=burst, clock=clock)
         self._recorder = EventRecorder(session, hostname=socket.gethostname(), qps=qps, burst=burst, clock=clock)
         self._reporter = Reporter(self._recorder, self._dispatcher)
+        self._claim_writer = ApiClaimWriter(self._dispatcher, self._recorder, clock, self._may_bind, self._resting)
         self._warnings = RepeatedWarnings(_log, monotonic=clock.monotonic)
         self._pods = self._informer(session, PODS, PodHandler(self.engine))
         self._nodes = self._informer(session, NODES, NodeHandler(self.engine))
@@ -161,6 +163,7 @@ class Process:
         finally:
             await end(leading)
             await end(*ends, *background)
+            await self._claim_writer.close()
             await self._dispatcher.close()
         if self._start_fault is not None:
             raise self._start_fault
@@ -297,6 +300,8 @@ class Process:
             seed=self._clock.wall_ns(),
             binder=ApiBinder(self._dispatcher, self._may_bind),
             writer=ApiObjectWriter(self._dispatcher, self._clock, self._may_bind, self._resting),
+            claim_writer=self._claim_writer,
+            stopwatch=self._clock.monotonic,
             observer=self._metrics,
             max_in_unschedulable_s=options.pod_max_in_unschedulable_pods_duration.seconds,
         )

@@ -128,7 +128,7 @@ class Engine:
         elif old.spec.node_name and self.cluster.placed(new.uid) is not None:
             self._recount_pod(new)
             spent_s = self._now() - start_s
-            for event in self._pod_events(old, new):
+            for event in detect_pod_changes(old, new, self._features.behaviours, self.cluster.rules):
                 self._move(event, old, new, spent_s=spent_s)
         elif new.spec.node_name:  # it was bound, or its versions before were malformed
             self._count_pod(new)
@@ -359,13 +359,6 @@ class Engine:
         except CacheError as fault:
             _log.error("pod %s deleted: %s", pod.key, fault)
 
-    def _pod_events(self, old: Pod, new: Pod) -> list[ClusterEvent]:
-        try:
-            return detect_pod_changes(old, new, self._features.behaviours, self.cluster.rules)
-        except QuantityError as fault:
-            _log.error("pod %s changed: %s", new.key, fault)
-            return []
-
     # -- waiting pods ---------------------------------------------------------------------------------------------
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
@@ -375,10 +368,7 @@ class Engine:
             if old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp is not None:
                 self._assumed_pod_deleted(new.uid)
             return
-        try:
-            self.queue.update(old, self.cluster.info(new))
-        except QuantityError as fault:
-            _log.error("pod %s changed: %s; its last good state stands", new.key, fault)
+        self.queue.update(old, self.cluster.info(new))
         before = old.status.nominated_node_name
         if before and before != new.status.nominated_node_name:
             self._nomination_lost(old)
