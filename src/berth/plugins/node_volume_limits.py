@@ -43,7 +43,7 @@ from berth.plugins.attached_volumes import (
     countable_volumes,
 )
 from berth.plugins.csi_migration import TranslationError, in_tree_driver, translate_volume
-from berth.plugins.hints import assigned_pod, before_and_after, required
+from berth.plugins.hints import assigned_pod, required
 from berth.plugins.storage import hint_for_claim, signature
 from berth.plugins.volume_limits_board import TOO_MANY, LimitsBoard
 
@@ -230,9 +230,7 @@ def _can_count(volumes: Sequence[Any]) -> bool:
 
 def _hint_for_csi_node(pod: PodInfo, old: Any, new: Any) -> Hint:
     del pod
-    before, after = before_and_after(CsiNode, old, new)
-    if before is None:
-        return Hint.QUEUE
+    before, after = required(CsiNode, old), required(CsiNode, new)
     limits = {driver.name: driver.limit for driver in before.spec.drivers}
     grew = any((driver.limit or 0) > (limits.get(driver.name) or 0) for driver in after.spec.drivers)
     return Hint.QUEUE if grew else Hint.SKIP
