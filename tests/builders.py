@@ -29,7 +29,7 @@ from berth.api.selectors import SelectorRequirement
 from berth.cluster.cache import Cluster
 from berth.config.gates import default_gates
 from berth.config.versions import row_of
-from berth.framework.handle import ClaimWriter, Handle, ObjectWriter, PodBinder
+from berth.framework.handle import ClaimWriter, Handle, ObjectWriter, PodBinder, PodLister, shows_no_pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -232,6 +232,7 @@ def a_handle(
     *,
     minor: str = "1.37",
     gates: Mapping[str, bool] | None = None,
+    lister: PodLister = shows_no_pod,
     binder: PodBinder | None = None,
     writer: ObjectWriter | None = None,
     claim_writer: ClaimWriter | None = None,
@@ -244,6 +245,7 @@ def a_handle(
         cluster=a_cluster(minor=minor) if cluster is None else cluster,
         gates=default_gates(row).with_values(gates or {}),
         behaviours=row.behaviours,
+        lister=lister,
         binder=binder,
         writer=writer,
         claim_writer=claim_writer,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from berth.framework.cycle_state import CycleState
     from berth.framework.interface import NodeStatuses, Rejections, Scores
     from berth.framework.registry import Factory
+    from berth.framework.what_if import Guests, Trial
 
 Answer = Status | Exception
 """What a plugin says, or raises."""
@@ -146,6 +147,25 @@ class PostFilter:
         del state, pod
         self.told.append(statuses)
         return PostFilterResult(said(self.answer), self.nominated)
+
+
+class NoStatuses:
+    """Nothing is known of any node, and nobody asks what could change that."""
+
+    num_all_nodes = 0
+
+    def get(self, node_name: str) -> Status:
+        del node_name
+        return SUCCESS
+
+    def unschedulable_rows(self) -> Rows:
+        return np.zeros(0, dtype=np.intp)
+
+    def trial(self, guests: Guests) -> Trial:
+        raise AssertionError(f"asked about {guests}")
+
+    def live_trial(self, guests: Guests) -> Trial:
+        raise AssertionError(f"asked about {guests}")
 
 
 class PreScore:

@@ -57,6 +57,7 @@ GIVE_FOR_GOOD = Deed("patch", "resource.k8s.io", "resourceclaims/binding")
 CLAIM = Deed("create", "resource.k8s.io", "resourceclaims")
 UNCLAIM = Deed("delete", "resource.k8s.io", "resourceclaims")
 READ_POD = Deed("get", "", "pods")
+EVICT = Deed("delete", "", "pods")
 WHO = Deed("create", "authentication.k8s.io", "tokenreviews")
 MAY = Deed("create", "authorization.k8s.io", "subjectaccessreviews")
 NEW_LEASE = Deed("create", "coordination.k8s.io", "leases")
@@ -68,6 +69,7 @@ WATCHED = {  # API group -> what is listed and watched of it
         *("persistentvolumes", "persistentvolumeclaims"),
     ),
     "apps": ("replicasets", "statefulsets"),
+    "policy": ("poddisruptionbudgets",),
     "storage.k8s.io": ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"),
     "resource.k8s.io": ("resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules"),
 }
@@ -79,7 +81,7 @@ READS = [
 ]
 LEADING_TAKES = (LEADER_EVENT, NEW_LEASE, READ_LEASE, RENEW_LEASE)
 DEVICES_TAKE = (FINALIZE, GIVE, GIVE_FOR_GOOD, CLAIM, UNCLAIM)
-ALL = [BIND, STATUS, PROMISE, SELECT, *DEVICES_TAKE, EVENT, SERIES, READ_POD, WHO, MAY, *LEADING_TAKES, *READS]
+ALL = [BIND, STATUS, PROMISE, SELECT, *DEVICES_TAKE, EVENT, SERIES, READ_POD, EVICT, WHO, MAY, *LEADING_TAKES, *READS]
 NO_REQUESTS = {GIVE_FOR_GOOD}  # the API server asks for it itself, when a status is patched
 
 
@@ -119,6 +121,22 @@ def pod_refused_again_and_again(scene: Scene, running: Running) -> JsonObject:
     scene.until("the pod is tried again", lambda: len(scene.events("FailedScheduling", pod)) == 2)
     scene.delete_pod("small-1")
     return pod
+
+
+def contested_node(scene: Scene) -> tuple[JsonObject, JsonObject]:
+    """Let an important pod ask for the one node that a less important one runs on; returns the two, in this order."""
+    scene.create(a_node("taken", cpu="1", labels={"kind": "taken"}))
+    (low,) = scene.create(a_pod("low", cpu="1", nodeName="taken", terminationGracePeriodSeconds=0))
+    (high,) = scene.create(
+        a_pod(
+            "high",
+            cpu="1",
+            nodeSelector={"kind": "taken"},
+            schedulerName=OURS,
+            priorityClassName="system-node-critical",
+        )
+    )
+    return high, low
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from tests.integration.rights import (
     OURS,
     READ_LEASE,
     RENEW_LEASE,
+    contested_node,
     contested_pod,
     gpus,
     leader_events,
@@ -68,6 +69,9 @@ def test_the_rights_suffice_and_every_one_is_used(deployed: Deployed, scene: Sce
     scene.bound(*(f"web-{i:02}" for i in range(25)))
     refused = pod_refused_again_and_again(scene, running)
     assert [each["count"] for each in scene.until("the event is a series", lambda: series(scene, refused))] == [2]
+    important, victim = contested_node(scene)
+    scene.bound("high")
+    assert important["metadata"]["uid"] in scene.event("Preempted", victim)["note"]
     with storage(scene, "node-a"):
         for class_name in ("there", "made"):
             pod_with_claim(scene, class_name)

@@ -12,6 +12,7 @@ from tests.integration.rights import (
     BIND,
     CLAIM,
     EVENT,
+    EVICT,
     FINALIZE,
     GIVE,
     GIVE_FOR_GOOD,
@@ -25,6 +26,7 @@ from tests.integration.rights import (
     STATUS,
     UNCLAIM,
     WHO,
+    contested_node,
     contested_pod,
     gpus,
     not_used,
@@ -178,6 +180,17 @@ def test_without_the_right_to_read_a_pod_a_doubtful_binding_stays_in_doubt(
     with deployed.lacking(served, READ_POD):
         event = served.event("FailedScheduling", contested_pod(served, resident))
         assert 'cannot get resource "pods"' in event["note"]
+
+
+def test_without_the_right_to_delete_pods_nobody_goes_for_a_more_important_pod(
+    deployed: Deployed, served: Scene, audit: Audit
+) -> None:
+    with deployed.lacking(served, EVICT):
+        mark = audit.mark()
+        contested_node(served)
+        until_refused(served, audit, mark, EVICT)
+        assert served.placements() == {"low": "taken"}
+    served.bound("high")  # it goes on trying
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])

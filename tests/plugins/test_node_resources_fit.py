@@ -226,6 +226,18 @@ LESS: Mapping[str, tuple[Pod, Pod, Pod, Hint]] = {
         a_pod("other", on="n1", cpu="1"),
         Hint.QUEUE,
     ),
+    "less of one thing that is asked for": (
+        a_pod(cpu="1", memory="1"),
+        a_pod("other", on="n1", cpu="2", memory="1"),
+        a_pod("other", on="n1", cpu="1", memory="1"),
+        Hint.QUEUE,
+    ),
+    "less of what nobody counts": (
+        asks_for("storage", "1"),
+        a_pod("other", on="n1", requests={"storage": "2"}),
+        a_pod("other", on="n1", requests={"storage": "1"}),
+        Hint.SKIP,
+    ),
     "more of what is asked for": (
         asks("1"),
         a_pod("other", on="n1", cpu="1"),
@@ -270,6 +282,13 @@ SMALL, LARGE = {"cpu": "1", "pods": "1"}, {"cpu": "4", "pods": "1"}
 NODES: Mapping[str, tuple[Pod, Node | None, Node, Hint]] = {
     "a new node too small": (asks("2"), None, a_node(allocatable=SMALL), Hint.SKIP),
     "a new node large enough": (asks("2"), None, a_node(allocatable=LARGE), Hint.QUEUE),
+    "a new node without what nobody counts": (asks_for("storage", "1"), None, a_node(allocatable=LARGE), Hint.QUEUE),
+    "more of what is asked for nothing of": (
+        asks("0"),
+        a_node(allocatable=SMALL),
+        a_node(allocatable=LARGE),
+        Hint.SKIP,
+    ),
     "a new node without room for pods": (asks(), None, a_node(allocatable={"cpu": "1"}), Hint.SKIP),
     "a new node without the resource": (asks_for(A, "1"), None, a_node(allocatable=LARGE), Hint.SKIP),
     "more of what is asked for, but too little": (

@@ -140,6 +140,9 @@ def told(outcome: Outcome, plugin: str) -> list[str]:
             lines.append(f"- all nodes: {outcome.pre_filter_message}")
         else:
             lines.append(f"- other nodes: {', '.join(outcome.absent_nodes.reasons)}")
+    if outcome.nominated_node:
+        victims = [victim.rpartition("/")[2] for victim in outcome.victims]
+        lines.append(f"- room on {outcome.nominated_node} without {', '.join(victims)}")
     if outcome.error:
         lines.append(f"- error: {outcome.error}")
     return lines

@@ -21,6 +21,7 @@ from berth.queueing.hints import build_hint_map
 from berth.queueing.queue import SchedulingQueue
 from berth.queueing.settings import QueueProfile
 from berth.runtime.binding import BindingTasks
+from berth.runtime.evictions import Evictions
 from berth.runtime.reports import Reporter
 from berth.scheduling.engine import Engine
 from berth.scheduling.instructions import Bind, Instruction
@@ -151,6 +152,10 @@ class Notes:
     def failed(self, bind: Bind, *, rejected: bool) -> None:
         self.ends.append(f"{bind.info.key} {'rejected' if rejected else 'failed'}")
 
+    def preemption_executed(self, ok: bool, seconds: float) -> None:
+        assert seconds >= 0
+        self.ends.append("evicted" if ok else "not evicted")
+
     def decided(self, instruction: Instruction, duration_s: float) -> None:
         self.decisions.append((instruction, duration_s))
 
@@ -166,6 +171,7 @@ class Shell:
 
     engine: Engine
     bindings: BindingTasks
+    evictions: Evictions
     reporter: Reporter
     recorder: HeardEvents
     api: ScriptedApi
@@ -222,7 +228,11 @@ def a_shell(*plugins: Plugin, cluster: Cluster | None = None, nominate: bool = T
     profile = profile_of(*plugins)
     hints = build_hint_map(profile.plugins.values(), features.behaviours, pod_groups=False)
     queue = SchedulingQueue(
-        {profile.scheduler_name: QueueProfile(hints=hints, sort_key=profile.queue_sort.sort_key)},
+        {
+            profile.scheduler_name: QueueProfile(
+                hints=hints, sort_key=profile.queue_sort.sort_key, pre_enqueue=profile.pre_enqueue
+            )
+        },
         clock=lambda: clock.wall_ns() / 1e9,
         behaviours=features.behaviours,
         lister=shown.get,
@@ -230,6 +240,8 @@ def a_shell(*plugins: Plugin, cluster: Cluster | None = None, nominate: bool = T
     cluster = a_cluster([a_node()]) if cluster is None else cluster
     engine = Engine({profile.scheduler_name: profile}, cluster, queue, features, shown.get, observer=notes)
     api = ScriptedApi()
-    reporter = Reporter(recorder, Dispatcher(api, qps=-1, burst=0, clock=clock))
+    dispatcher = Dispatcher(api, qps=-1, burst=0, clock=clock)
+    reporter = Reporter(recorder, dispatcher)
     bindings = BindingTasks(engine, reporter, notes, nominate=nominate, on_settled=notes.settle)
-    return Shell(engine, bindings, reporter, recorder, api, notes, shown)
+    evictions = Evictions(engine, bindings, reporter, dispatcher, notes, clock=clock)
+    return Shell(engine, bindings, evictions, reporter, recorder, api, notes, shown)

@@ -32,7 +32,9 @@ def ticking(clock: Clock) -> Clock:
 
 
 def a_loop(shell: Shell, clock: Clock | None = None) -> DecisionLoop:
-    loop = DecisionLoop(shell.engine, shell.bindings, shell.reporter, shell.notes, clock or loop_clock())
+    loop = DecisionLoop(
+        shell.engine, shell.bindings, shell.evictions, shell.reporter, shell.notes, clock or loop_clock()
+    )
     shell.engine.queue.on_activity = loop.wake
     shell.notes.on_settled = loop.wake
     return loop

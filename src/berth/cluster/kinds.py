@@ -6,6 +6,7 @@ A plugin names the kinds that it looks up (`berth.framework.interface.Lookups`);
 from typing import Final
 
 from berth.api.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from berth.api.policy import PodDisruptionBudget
 from berth.api.storage import (
     CsiDriver,
     CsiNode,
@@ -23,6 +24,8 @@ SERVICE: Final = Kind("Service", Service)
 REPLICATION_CONTROLLER: Final = Kind("ReplicationController", ReplicationController)
 REPLICA_SET: Final = Kind("ReplicaSet", ReplicaSet)
 STATEFUL_SET: Final = Kind("StatefulSet", StatefulSet)
+
+POD_DISRUPTION_BUDGET: Final = Kind("PodDisruptionBudget", PodDisruptionBudget)
 
 PERSISTENT_VOLUME: Final = Kind("PersistentVolume", PersistentVolume, "PersistentVolume")
 PERSISTENT_VOLUME_CLAIM: Final = Kind("PersistentVolumeClaim", PersistentVolumeClaim, "PersistentVolumeClaim")
@@ -43,6 +46,7 @@ ALL: Final = (
     REPLICATION_CONTROLLER,
     REPLICA_SET,
     STATEFUL_SET,
+    POD_DISRUPTION_BUDGET,
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     STORAGE_CLASS,

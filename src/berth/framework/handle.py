@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from berth.api.dra import ResourceClaim
+from berth.api.meta import PodKey
 from berth.api.pod import Pod, PodExtendedResourceClaimStatus
 from berth.api.storage import PersistentVolume, PersistentVolumeClaim
 from berth.cluster.cache import Cluster
@@ -67,6 +68,16 @@ class ObjectWriter(Protocol):
         """The beginning of a wait that takes at most so long."""
 
 
+PodLister = Callable[[PodKey], Pod | None]
+"""A pod by its key as the API server last showed it; None if it does not."""
+
+
+def shows_no_pod(key: PodKey) -> Pod | None:
+    """The lister where there is no API server."""
+    del key
+    return None
+
+
 class ClaimWriter(Protocol):
     """Writes claims of devices, and what pods and users are told of them; as `ObjectWriter` otherwise.
 
@@ -117,6 +128,7 @@ class Handle:
         cluster: nodes and pods as the scheduler believes them to be.
         gates: which features are on.
         behaviours: how this version of Kubernetes goes about things.
+        lister: a pod by its key as the API server last showed it.
         binder: performs bindings; None where nothing is bound (a simulation, a test of the core).
         writer: writes volumes and their claims; None where nothing is written.
         claim_writer: writes claims of devices; None where nothing is written.
@@ -127,6 +139,7 @@ class Handle:
     cluster: Cluster
     gates: FeatureGates
     behaviours: Behaviours
+    lister: PodLister = shows_no_pod
     binder: PodBinder | None = None
     writer: ObjectWriter | None = None
     claim_writer: ClaimWriter | None = None

@@ -55,6 +55,7 @@ class NodeAffinity:
 
     name = "NodeAffinity"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
         """Build the plugin.

@@ -72,6 +72,7 @@ class VolumeZone:
 
     name = "VolumeZone"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, handle: Handle) -> None:
         self._table, self._objects = handle.cluster.table, handle.cluster.objects

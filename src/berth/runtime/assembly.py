@@ -73,6 +73,7 @@ def build_engine(
         cluster=cluster,
         gates=features.gates,
         behaviours=features.behaviours,
+        lister=around.lister,
         binder=around.binder,
         writer=around.writer,
         claim_writer=around.claim_writer,

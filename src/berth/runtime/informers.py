@@ -26,6 +26,7 @@ WATCHED: Final[Mapping[str, tuple[str, str]]] = {
     kinds.REPLICATION_CONTROLLER.name: ("v1", "replicationcontrollers"),
     kinds.REPLICA_SET.name: ("apps/v1", "replicasets"),
     kinds.STATEFUL_SET.name: ("apps/v1", "statefulsets"),
+    kinds.POD_DISRUPTION_BUDGET.name: ("policy/v1", "poddisruptionbudgets"),
     kinds.PERSISTENT_VOLUME.name: ("v1", "persistentvolumes"),
     kinds.PERSISTENT_VOLUME_CLAIM.name: ("v1", "persistentvolumeclaims"),
     kinds.STORAGE_CLASS.name: ("storage.k8s.io/v1", "storageclasses"),

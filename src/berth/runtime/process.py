@@ -28,6 +28,7 @@ from berth.runtime.assembly import Surroundings, build_engine
 from berth.runtime.binding import ApiBinder, BindingTasks
 from berth.runtime.claims_writer import ApiClaimWriter
 from berth.runtime.decisions import DecisionLoop
+from berth.runtime.evictions import Evictions
 from berth.runtime.faults import StartError
 from berth.runtime.informers import (
     NODES,
@@ -121,7 +122,12 @@ class Process:
             nominate=features.enabled("NominatedNodeNameForExpectation"),
             on_settled=self._wake,
         )
-        self._decisions = DecisionLoop(self._engine, self._bindings, self._reporter, self._metrics, clock)
+        self._evictions = Evictions(
+            self._engine, self._bindings, self._reporter, self._dispatcher, self._metrics, self._may_bind, clock
+        )
+        self._decisions = DecisionLoop(
+            self._engine, self._bindings, self._evictions, self._reporter, self._metrics, clock
+        )
         self._engine.queue.on_activity = self._decisions.wake
         self._metrics.watch(self._engine)
         self._name_absent_plugins()
@@ -175,6 +181,7 @@ class Process:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
                 await self._bindings.finish()
+                await self._evictions.finish()
                 await self._recorder.drain()
 
     async def _lead(self) -> None:
@@ -247,6 +254,7 @@ class Process:
         try:
             await self._decisions.run()
         finally:
+            await self._evictions.cancel()
             await self._bindings.cancel()
 
     def _started_leading(self, elector: LeaderElector) -> None:

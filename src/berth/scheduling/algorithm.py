@@ -6,20 +6,20 @@ and everything that changes something are the business of `berth.scheduling.cycl
 Source: k8s pkg/scheduler/schedule_one.go, ``schedulePod``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from berth.api.quantity import QuantityError
 from berth.cluster.cache import Cluster
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import NodeStatuses, PreFilterExtensions
+from berth.framework.interface import NodeStatuses
 from berth.framework.profile import Profile
-from berth.framework.run import PreFilterOutcome, guarded, run_pre_filter
-from berth.framework.status import Code
+from berth.framework.run import PreFilterOutcome, run_pre_filter
+from berth.framework.status import Code, Status
+from berth.framework.what_if import Guests, Trial
 from berth.scheduling.diagnosis import (
     FitError,
     RejectedNodes,
@@ -33,6 +33,7 @@ from berth.scheduling.sampling import Sampler, num_feasible_nodes_to_find
 from berth.scheduling.scoring import Scored, Scoring
 from berth.scheduling.selection import select
 from berth.scheduling.verdicts import FEASIBLE, CycleError, Verdicts, judge, placed_filters, position_of
+from berth.scheduling.what_if import Promised, Questioner, promised_among, promised_rows
 
 NominatedPods = Callable[[str], Sequence[PodInfo]]
 """Node name -> the waiting pods that were promised room there."""
@@ -94,7 +95,7 @@ class Algorithm:
         cluster: Cluster,
         nominated: NominatedPods,
         *,
-        nominated_nodes: Callable[[], Iterable[str]],
+        nominated_nodes: Callable[[], Collection[str]],
         percentage_of_nodes_to_score: int = 0,
         seed: int = 0,
         observer: CycleObserver | None = None,
@@ -111,8 +112,9 @@ class Algorithm:
         self._pre_filter_names = tuple(plugin.name for plugin in profile.pre_filter)
         self._filter_names = tuple(plugin.name for plugin in profile.filter)
         self._filters = placed_filters(profile)
-        self._extensions = tuple(p for p in profile.pre_filter if isinstance(p, PreFilterExtensions))
+        self._questioner = Questioner(profile, self._table)
         self._sampler = Sampler()
+        self._promised_by_row: dict[int, list[PodInfo]] | None = None  # of the attempt at hand
 
     def schedule(self, state: CycleState, pod: PodInfo, attempt: int, *, in_full: bool = False) -> Outcome:
         """Find the node for *pod*.
@@ -129,6 +131,7 @@ class Algorithm:
         num_all = len(self._table)
         if not num_all:
             return NoNodes()
+        self._promised_by_row = None
         steps = self.steps
         start_s = steps.now()
         narrowed = run_pre_filter(self.profile, state, pod)
@@ -158,12 +161,25 @@ class Algorithm:
         chosen = select(rows, scored.totals, self._seed, pod.uid, attempt)
         return Found(self._table.name(chosen), rows, scored, rejected)
 
-    def statuses(self, fit_error: FitError) -> NodeStatuses:
+    def statuses(self, state: CycleState, pod: PodInfo, fit_error: FitError) -> NodeStatuses:
         """The answers by node behind *fit_error*, for whoever wants to change them."""
-        if fit_error.nodes is not None:
-            return fit_error.nodes
-        nothing = np.zeros(0, dtype=np.int32)
-        return RejectedNodes(self.profile, self._table, nothing.astype(np.intp), nothing, fit_error.absent)
+        nodes = fit_error.nodes
+        if nodes is None:
+            nothing = np.zeros(0, dtype=np.int32)
+            nodes = RejectedNodes(self.profile, self._table, nothing.astype(np.intp), nothing, fit_error.absent)
+        return _Statuses(self, state, pod, nodes, fit_error.num_all_nodes)
+
+    def trial(self, state: CycleState, pod: PodInfo, guests: Guests) -> Trial:
+        """What if pods came and went on many nodes?
+
+        Raises:
+            TrialError: a filter cannot answer for all nodes at once.
+        """
+        return self._questioner.trial(state, pod, guests, self._promised(pod, guests.rows))
+
+    def live_trial(self, state: CycleState, pod: PodInfo, guests: Guests) -> Trial:
+        """What if pods came and went on one node?"""
+        return self._questioner.live_trial(state, pod, guests, self._promised(pod, guests.rows))
 
     def _search(self, state: CycleState, pod: PodInfo, narrowed: PreFilterOutcome) -> _Search:
         preferred = self._preferred(state, pod)
@@ -182,7 +198,7 @@ class Algorithm:
         whole = kept.verdicts
         if self._classes.cluster_filters:
             whole = self._judge_cluster_wide(whole, state, pod)
-        if any(True for _ in self._nominated_nodes()):
+        if self._nominated_nodes():
             rows = self._table.live_rows()
             verdicts = whole[rows]
             self._apply_nominations(state, pod, rows, verdicts)
@@ -239,49 +255,22 @@ class Algorithm:
 
         Source: k8s pkg/scheduler/framework/runtime/framework.go, ``RunFilterPluginsWithNominatedPods``.
         """
-        for name in self._nominated_nodes():
-            row = self._table.row_of(name)
-            if row is None:
-                continue
-            spots = np.flatnonzero(rows == row)
-            if not len(spots):
-                continue
-            others = [
-                other for other in self._nominated(name) if other.priority >= pod.priority and other.uid != pod.uid
-            ]
-            if others:
-                verdict = self._judge_with(others, state, pod, row)
-                if verdict != FEASIBLE:
-                    verdicts[spots[0]] = verdict
+        promised = self._promised(pod, rows)
+        if not promised.by_place:
+            return
+        spots = np.array(list(promised.by_place), dtype=np.intp)
+        there = Promised(dict(enumerate(promised.by_place.values())))
+        with_others = self._questioner.with_promised(state, pod, rows[spots], there)
+        verdicts[spots] = np.where(with_others == FEASIBLE, verdicts[spots], with_others)
 
-    def _judge_with(self, others: Sequence[PodInfo], state: CycleState, pod: PodInfo, row: int) -> int:
-        """The verdict about one row if *others* ran there too."""
-        table, name = self._table, self._table.name(row)
-        hypothetical = state.clone()
-        added: list[PodInfo] = []
-        with table.restored():
-            try:
-                for other in others:
-                    if other.uid in table.pods(row):
-                        continue
-                    try:
-                        table.add_pod(other, name)
-                    except QuantityError:
-                        continue  # its requests are malformed: it can be placed nowhere, so it takes no room
-                    added.append(other)
-                    self._tell_extensions(hypothetical, pod, other, row)
-                return int(judge(self._filters, hypothetical, pod, np.array([row], dtype=np.intp))[0])
-            finally:
-                for other in added:
-                    table.remove_pod(other.uid, name)
-
-    def _tell_extensions(self, state: CycleState, pod: PodInfo, other: PodInfo, row: int) -> None:
-        for plugin in self._extensions:
-            if plugin.name in state.skip_filter:
-                continue
-            status = guarded(plugin.add_pod, state, pod, other, row)
-            if status.code is not Code.SUCCESS:
-                raise CycleError(f'running AddPod on PreFilter plugin "{plugin.name}": {status.message}')
+    def _promised(self, pod: PodInfo, rows: Rows) -> Promised:
+        """Who counts against *pod* on which of *rows*; worked out once in an attempt."""
+        if len(rows) == 1 and self._promised_by_row is None:
+            names = [self._table.name(int(rows[0]))]
+            return promised_among(rows, promised_rows(self._table, pod, names, self._nominated))
+        if self._promised_by_row is None:
+            self._promised_by_row = promised_rows(self._table, pod, self._nominated_nodes(), self._nominated)
+        return promised_among(rows, self._promised_by_row)
 
     def _rejected(self, search: _Search, narrowed: PreFilterOutcome) -> RejectedNodes:
         rows = self._table.live_rows() if search.rows is None else search.rows
@@ -290,3 +279,33 @@ class Algorithm:
             return RejectedNodes(self.profile, self._table, rows, verdicts)
         narrowing = narrowed.rejectors
         return RejectedNodes(self.profile, self._table, rows, verdicts, left_out(narrowing), narrowing)
+
+
+class _Statuses:
+    """Why nodes were rejected for one pod in one attempt, and the means to ask what might change that."""
+
+    def __init__(
+        self, algorithm: Algorithm, state: CycleState, pod: PodInfo, nodes: RejectedNodes, num_all_nodes: int
+    ) -> None:
+        self._algorithm, self._state, self._pod, self._nodes = algorithm, state, pod, nodes
+        self.num_all_nodes = num_all_nodes
+
+    def get(self, node_name: str) -> Status:
+        """The answer for one node."""
+        return self._nodes.get(node_name)
+
+    def unschedulable_rows(self) -> Rows:
+        """The nodes where evictions might help, ascending."""
+        return self._nodes.rows_of(Code.UNSCHEDULABLE)
+
+    def trial(self, guests: Guests) -> Trial:
+        """What if pods came and went on many nodes?
+
+        Raises:
+            TrialError: a filter cannot answer for all nodes at once.
+        """
+        return self._algorithm.trial(self._state, self._pod, guests)
+
+    def live_trial(self, guests: Guests) -> Trial:
+        """What if pods came and went on one node?"""
+        return self._algorithm.live_trial(self._state, self._pod, guests)

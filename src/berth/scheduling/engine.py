@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from berth.api.meta import PodKey, PodUid
 from berth.api.node import Node
 from berth.api.pod import Pod
@@ -28,6 +30,7 @@ from berth.framework.events import (
     Resource,
 )
 from berth.framework.features import Features
+from berth.framework.interface import Eviction
 from berth.framework.profile import Profile
 from berth.framework.run import run_unreserve
 from berth.framework.status import SUCCESS, Status, error
@@ -36,7 +39,8 @@ from berth.queueing.entries import QueuedPodInfo
 from berth.queueing.queue import QueueError, SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
-from berth.scheduling.instructions import Bind, Drop, Instruction, Report
+from berth.scheduling.instructions import Bind, Drop, Evict, Instruction, Report
+from berth.scheduling.nominations import Nominations
 from berth.scheduling.observer import EngineObserver, NoCycleObserver
 from berth.scheduling.waiting import WaitingPod, WaitingPods
 
@@ -53,10 +57,13 @@ class EngineSettings:
     Attributes:
         percentage_of_nodes_to_score: for profiles that do not say; 0 scores all nodes.
         seed: settles ties between equally good nodes.
+        victim_patience_s: how long pods that have to go may take beyond their grace period, before the pod that they
+            have to go for is tried elsewhere.
     """
 
     percentage_of_nodes_to_score: int = 0
     seed: int = 0
+    victim_patience_s: float = 60.0
 
 
 class Engine:
@@ -86,6 +93,7 @@ class Engine:
         self.cluster = cluster
         self.queue = queue
         self.waiting = WaitingPods()
+        self.nominations = Nominations(queue, cluster, lister, profiles.keys(), settings.victim_patience_s)
         self.profiles = profiles
         self._features = features
         self._lister = lister
@@ -118,6 +126,8 @@ class Engine:
         elif pod.spec.scheduler_name in self.profiles:
             self.queue.add(self.cluster.info(pod))
             self._observer.event_handled(self._unassigned_added, self._now() - start_s)
+        else:
+            self.nominations.foreign_shown(pod)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         """A pod changed; *old* is its version before."""
@@ -134,10 +144,14 @@ class Engine:
             self._count_pod(new)
             if old.spec.scheduler_name in self.profiles:
                 self.queue.delete(old)
+            else:
+                self.nominations.foreign_gone(old)
             self._move(ASSIGNED_POD_ADD, None, new, spent_s=self._now() - start_s)
         elif old.spec.scheduler_name in self.profiles:
             self._waiting_pod_updated(old, new)
             self._observer.event_handled(self._unassigned_updated, self._now() - start_s)
+        elif self.nominations.foreign_shown(new):
+            self._nomination_lost(old)
 
     def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
         """A pod is gone; *pod* is the last version seen, which may be old if *final_state_unknown*."""
@@ -149,6 +163,8 @@ class Engine:
         if pod.spec.scheduler_name in self.profiles and not pod.spec.node_name:
             self._waiting_pod_deleted(pod)
             self._observer.event_handled(self._unassigned_deleted, self._now() - start_s)
+        elif not pod.spec.node_name and self.nominations.foreign_gone(pod):
+            self._nomination_lost(pod)
 
     def node_added(self, node: Node) -> None:
         """A node appeared."""
@@ -180,6 +196,7 @@ class Engine:
             self.cluster.remove_node(node.metadata.name)
         except CacheError as fault:
             _log.warning("node deleted: %s", fault)
+        self.nominations.node_gone(node.metadata.name)
 
     def object_added(self, kind: Kind[K], obj: K) -> None:
         """An object of another kind appeared."""
@@ -206,6 +223,8 @@ class Engine:
 
     def next_instruction(self) -> Instruction | None:
         """Take the next pod from the queue and decide about it; None if no pod is ready."""
+        if self.nominations.given_up:
+            return self.nominations.given_up.popleft()
         queued = self.queue.pop()
         if queued is None:
             return None
@@ -298,6 +317,25 @@ class Engine:
             return False
         return True
 
+    def still_wanted(self, evict: Evict) -> bool:
+        """Whether the pod that victims have to go for is there, and waits for a node."""
+        preemptor = evict.eviction.preemptor.pod
+        now = self._lister(preemptor.key)
+        return now is not None and now.uid == preemptor.uid and not now.spec.node_name
+
+    def eviction_ended(self, evict: Evict, *, ok: bool) -> None:
+        """The victims have been told to go.
+
+        If that failed for some, the pod is tried again at once; also if it was held back when the last of them went.
+        """
+        evict.eviction.progress.ended()
+        self.nominations.victims_told(evict)
+        preemptor = evict.eviction.preemptor.pod
+        entry = self.queue.get_pod(preemptor.key)
+        all_gone = not any(self.cluster.placed(victim.uid) for victim in evict.eviction.victims)
+        if not ok or (all_gone and entry is not None and entry.gated):
+            self.queue.activate([preemptor])
+
     # -- failures -------------------------------------------------------------------------------------------------
 
     def _failed(self, queued: QueuedPodInfo, failure: Failure) -> Instruction:
@@ -308,6 +346,7 @@ class Engine:
             queued.unschedulable_plugins |= failure.fit_error.unschedulable_plugins
             queued.pending_plugins |= failure.fit_error.pending_plugins
         now = self._lister(pod.key)
+        evict = None
         if now is not None and now.uid != pod.uid:
             self.queue.done(pod.uid)
             return Drop(pod)
@@ -315,6 +354,7 @@ class Engine:
             self.queue.done(pod.uid)
         else:
             queued.info = queued.info.next(now)
+            evict = self._prepare_eviction(failure.eviction)
             self._requeue(queued)
             self.queue.nominator.add(queued.info, failure.nominated_node_name)
         return Report(
@@ -323,7 +363,20 @@ class Engine:
             reason=UNSCHEDULABLE if failure.status.rejected else SCHEDULER_ERROR,
             message=failure.status.message,
             nominated_node_name=failure.nominated_node_name,
+            evict=evict,
+            victims=None if failure.eviction is None else len(failure.eviction.victims),
         )
+
+    def _prepare_eviction(self, eviction: Eviction | None) -> Evict | None:
+        """From now on the pod is held back, and less important pods have no claim to the node any more."""
+        if eviction is None:
+            return None
+        live = tuple(victim for victim in eviction.victims if victim.pod.metadata.deletion_timestamp is None)
+        if not live:
+            return None
+        eviction.progress.started()
+        displaced = self.nominations.displaced_by(eviction.preemptor, eviction.node_name)
+        return Evict(eviction=eviction, live=live, displaced=displaced)
 
     def _requeue(self, queued: QueuedPodInfo) -> None:
         try:
@@ -374,11 +427,13 @@ class Engine:
             self._nomination_lost(old)
 
     def _waiting_pod_deleted(self, pod: Pod) -> None:
+        hoped_for = self.queue.nominator.node_of(pod.uid)
         self.queue.delete(pod)
         if self.cluster.is_assumed(pod.uid):
             self._assumed_pod_deleted(pod.uid)
-        elif pod.status.nominated_node_name:
-            self._nomination_lost(pod)
+        elif hoped_for is not None or pod.status.nominated_node_name:
+            name = pod.status.nominated_node_name or hoped_for or ""
+            self._nomination_lost(replace(pod, status=replace(pod.status, nominated_node_name=name)))
 
     def _nomination_lost(self, pod: Pod) -> None:
         priority = pod.priority

@@ -63,6 +63,7 @@ class DynamicResources:
 
     name = "DynamicResources"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, args: DynamicResourcesArgs | None, handle: Handle) -> None:
         args = args or DynamicResourcesArgs()

@@ -55,18 +55,25 @@ class RequiredState:
 
     def move(self, pod: PodInfo, other: PodInfo, row: int, by: int, table: NodeTable) -> None:
         """Let *other* count *by* times more on the node of *row*."""
-        mine, theirs = pod.pod.metadata, other.pod.metadata
-        for carried in other.affinity_terms.carried:
-            if carried.kind is TermKind.REQUIRED_ANTI_AFFINITY and carried.term.matches(
-                mine.namespace, mine.labels, self.namespace_labels
-            ):
-                self.repelling = moved(table, self.repelling, carried.term.topology_key, row, by)
-        if all(_selects(term, theirs.namespace, theirs.labels) for term in self.required):
+        theirs = other.pod.metadata
+        for key in self.repelled_by(other, pod):
+            self.repelling = moved(table, self.repelling, key, row, by)
+        if all(selects(term, theirs.namespace, theirs.labels) for term in self.required):
             for key in {key for key, _ in self.required}:
                 self.near = moved(table, self.near, key, row, by)
         for term in self.required_anti:
-            if _selects(term, theirs.namespace, theirs.labels):
+            if selects(term, theirs.namespace, theirs.labels):
                 self.apart = moved(table, self.apart, term[0], row, by)
+
+    def repelled_by(self, other: PodInfo, pod: PodInfo) -> list[str]:
+        """The topology keys of those anti-affinity terms of *other* that match *pod*, whose state this is."""
+        mine = pod.pod.metadata
+        return [
+            carried.term.topology_key
+            for carried in other.affinity_terms.carried
+            if carried.kind is TermKind.REQUIRED_ANTI_AFFINITY
+            and carried.term.matches(mine.namespace, mine.labels, self.namespace_labels)
+        ]
 
 
 def required_state(table: NodeTable, namespaces: Namespaces, pod: PodInfo) -> RequiredState | None:
@@ -96,7 +103,8 @@ def required_state(table: NodeTable, namespaces: Namespaces, pod: PodInfo) -> Re
     return RequiredState(required, required_anti, labels, near, apart, repelling)
 
 
-def _selects(term: _Own, namespace: str, labels: Mapping[str, str]) -> bool:
+def selects(term: _Own, namespace: str, labels: Mapping[str, str]) -> bool:
+    """Whether a term of the waiting pod selects a pod with these labels."""
     return term[1].selects(namespace, labels, terminating=False)
 
 
@@ -130,7 +138,7 @@ def _near_enough(state: RequiredState, pod: PodInfo, rows: Rows, table: NodeTabl
     """
     own = pod.pod.metadata
     nobody_yet = not any(np.count_nonzero(sums) for sums in state.near.values())
-    first = nobody_yet and all(_selects(term, own.namespace, own.labels) for term in state.required)
+    first = nobody_yet and all(selects(term, own.namespace, own.labels) for term in state.required)
     mask: Mask = np.ones(len(rows), dtype=np.bool_)
     for key, sums in state.near.items():
         met = np.ones(len(sums), dtype=np.bool_) if first else sums > 0

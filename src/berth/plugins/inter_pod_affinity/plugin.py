@@ -29,6 +29,8 @@ from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope, Scores
 from berth.framework.plugin_args import InterPodAffinityArgs
 from berth.framework.status import SKIP, SUCCESS, PluginError, Status, unresolvable, unschedulable
+from berth.framework.what_if import Guests
+from berth.plugins.inter_pod_affinity.board import AffinityBoard
 from berth.plugins.inter_pod_affinity.filtering import (
     AFFINITY,
     ANTI_AFFINITY,
@@ -117,6 +119,14 @@ class InterPodAffinity:
             PluginError: PreFilter was not run.
         """
         return judge_rows(self._read(state), pod, rows, self._table)
+
+    def board(self, state: CycleState, pod: PodInfo, guests: Guests) -> AffinityBoard:
+        """Required terms on many nodes while pods come and go.
+
+        Raises:
+            PluginError: PreFilter was not run.
+        """
+        return AffinityBoard(self._table, guests, self._read(state), pod)
 
     def rejection(self, code: int) -> Status:
         """Which of the three rules is broken."""

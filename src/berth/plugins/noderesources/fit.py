@@ -29,13 +29,14 @@ from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope, Scores
 from berth.framework.plugin_args import NodeResourcesFitArgs
 from berth.framework.status import SUCCESS, PluginError, Status
+from berth.framework.what_if import Guests
 from berth.plugins.noderesources.backing import backed_resources, device_figures, watched
+from berth.plugins.noderesources.fit_board import TOO_MANY_PODS, FitBoard
 from berth.plugins.noderesources.fit_hints import FitHints
 from berth.plugins.noderesources.scoring import FEW, Ask, ask_of, figures, node_figures, weighted
 from berth.plugins.noderesources.shortages import NOTHING, Shortages
 from berth.plugins.noderesources.strategies import make_strategy
 
-TOO_MANY_PODS: Final = "Too many pods"
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 Demands = tuple[tuple[str, int], ...]
@@ -134,13 +135,20 @@ class NodeResourcesFit:
             PluginError: PreFilter was not run.
         """
         del pod
-        try:
-            wanted = state.read(_WANTED)
-        except StateNotFoundError as error:
-            raise PluginError(f'error reading "{_WANTED.name}" from cycleState: not found') from error
+        wanted = _read(state)
         if len(rows) <= FEW:
             return np.fromiter((self._missing_on(row, wanted) for row in rows.tolist()), np.int16, len(rows))
         return self._missing(rows, wanted)
+
+    def board(self, state: CycleState, pod: PodInfo, guests: Guests) -> FitBoard:
+        """Resources of many nodes while pods come and go.
+
+        Raises:
+            PluginError: PreFilter was not run.
+        """
+        del pod
+        wanted = _read(state)
+        return FitBoard(self._table, guests, wanted.demands, wanted.backed, self._shortages)
 
     def rejection(self, code: int) -> Status:
         """One reason for each resource that is missing."""
@@ -225,3 +233,10 @@ class NodeResourcesFit:
 
     def _overlooked(self, name: str) -> bool:
         return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
+
+
+def _read(state: CycleState) -> Wanted:
+    try:
+        return state.read(_WANTED)
+    except StateNotFoundError as error:
+        raise PluginError(f'error reading "{_WANTED.name}" from cycleState: not found') from error

@@ -29,6 +29,8 @@ from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope, Scores
 from berth.framework.plugin_args import PodTopologySpreadArgs
 from berth.framework.status import SKIP, SUCCESS, PluginError, Status, unresolvable, unschedulable
+from berth.framework.what_if import Guests
+from berth.plugins.pod_topology_spread.board import SpreadBoard
 from berth.plugins.pod_topology_spread.constraints import HARD, SOFT, Constraint, Constraints
 from berth.plugins.pod_topology_spread.domains import DomainFinder
 from berth.plugins.pod_topology_spread.filtering import MISSING_LABEL, UNEVEN, HardState, hard_state, judge_rows
@@ -108,6 +110,14 @@ class PodTopologySpread:
             StateNotFoundError: PreFilter was not run.
         """
         return judge_rows(state.read(_HARD), pod, rows, self._table)
+
+    def board(self, state: CycleState, pod: PodInfo, guests: Guests) -> SpreadBoard:
+        """Hard constraints on many nodes while pods come and go.
+
+        Raises:
+            StateNotFoundError: PreFilter was not run.
+        """
+        return SpreadBoard(self._table, guests, state.read(_HARD), pod)
 
     def rejection(self, code: int) -> Status:
         """Too many pods in the domain, or no domain."""

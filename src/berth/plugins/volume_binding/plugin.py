@@ -68,6 +68,7 @@ class VolumeBinding:
 
     name = "VolumeBinding"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         args = args or VolumeBindingArgs()
