@@ -10,6 +10,7 @@ from tests.builders import a_cluster, a_pod
 from tests.framework.fakes import (
     Answer,
     Binder,
+    NoStatuses,
     Permit,
     PostBind,
     PostFilter,
@@ -52,14 +53,6 @@ OTHER = SUCCESS  # what a second plugin says, where it is asked at all
 UNSCHEDULABLE, UNRESOLVABLE = unschedulable("no"), unresolvable("never")
 PENDING, WAIT = Status(Code.PENDING, ("not yet",)), Status(Code.WAIT, ("hold on",))
 FAILED = error("broken")
-
-
-class NoStatuses:
-    """Nothing is known of any node."""
-
-    def get(self, node_name: str) -> Status:
-        del node_name
-        return SUCCESS
 
 
 NO_STATUSES: NodeStatuses = NoStatuses()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from tests.builders import a_cluster, a_handle, a_node, rows_of
 from tests.devices import a_device_class, a_pod_with, a_slice
+from tests.framework.fakes import NoStatuses
 from tests.storage import with_objects
 
 from berth.api.dra import ResourceClaim
@@ -186,13 +187,6 @@ class Scene:
 
     def doings(self) -> list[str]:
         return [doing for doing, _ in self.done]
-
-
-class NoStatuses:
-    """No answers of nodes; the plugin does not look at them."""
-
-    def get(self, node_name: str) -> Status:
-        raise AssertionError(node_name)
 
 
 def shows(claim: ResourceClaim) -> Event:

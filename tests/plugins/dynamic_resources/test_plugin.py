@@ -299,6 +299,13 @@ def test_1_36_says_that_nothing_was_given_up(pod: Any, want: str) -> None:
     assert scene.post_filter() == (want,)
 
 
+def test_nothing_is_given_up_for_a_pod_whose_claims_make_no_sense() -> None:
+    left = a_device_claim("left", owner=a_pod("web"), special=True)
+    scene = a_scene(a_device_claim("claim", an_exact("npu", name="r")), left, minor="1.36")
+    assert scene.pre_filter() == unresolvable("request r: device class npu does not exist")
+    assert scene.post_filter() == ("no new claims to deallocate",)
+
+
 def test_giving_up_takes_what_was_worked_out_before() -> None:
     with pytest.raises(PluginError, match=r"^not found$"):
         a_scene(a_device_claim()).post_filter()

@@ -20,11 +20,11 @@ from berth.plugins.dynamic_resources.cel import ExpressionError, matches
 from berth.plugins.dynamic_resources.constraints import Constraint, constraints_of
 from berth.plugins.dynamic_resources.errors import AllocationError, AllocationTimeoutError, NodeAllocationError
 from berth.plugins.dynamic_resources.inventory import Inventory, View
-from berth.plugins.dynamic_resources.pools import DeviceRecord
+from berth.plugins.dynamic_resources.pools import Candidate, DeviceRecord
 from berth.plugins.dynamic_resources.requests import Demand, Wish, demand_of
-from berth.plugins.dynamic_resources.results import results_of
+from berth.plugins.dynamic_resources.results import check_nodes, results_of
 from berth.plugins.dynamic_resources.rules import AllocatorRules
-from berth.plugins.dynamic_resources.search import Candidate, Choice, Search
+from berth.plugins.dynamic_resources.search import Choice, Search
 
 _REMEMBERED: Final = 16  # demands, by each view
 _TOKENS: Final = 1024
@@ -101,12 +101,8 @@ class Allocator:
         fate: _Fate | None = view.fates.get(demand.token)
         versions = self._allocated.versions(view.ids)
         if fate is None or fate.versions != versions:
-            name = node.metadata.name
-            choices = self._search(view, demand, expired, name)
-            if choices is not None:
-                results_of(
-                    demand, choices, self._classes_of(demand), name, self._rules
-                )  # raises if it cannot be written
+            choices = self._search(view, demand, expired, node.metadata.name)
+            check_nodes(demand, choices or ())
             if len(view.fates) >= _REMEMBERED:
                 view.fates.clear()
             fate = view.fates[demand.token] = _Fate(versions, choices)
@@ -139,7 +135,7 @@ class Allocator:
         search = Search(
             self._rules,
             demand,
-            [Candidate(pool, record) for pool in view.pools for record in pool.devices],
+            view.candidates,
             constraints,
             everything,
             self._allocated,
@@ -198,8 +194,8 @@ class Allocator:
                     f"claim {key}, request {wish.name}: asks for all devices, but resource pool {pool.id} is "
                     f"currently {state}"
                 )
-            candidates = (Candidate(pool, record) for record in pool.devices)
-            found.extend(each for each in candidates if self._is_selectable(wish, each, demand))
+            mine = (each for each in view.candidates if each.pool is pool)
+            found.extend(each for each in mine if self._is_selectable(wish, each, demand))
         everything[wish] = self._with_room(wish, found)
         return len(everything[wish])
 

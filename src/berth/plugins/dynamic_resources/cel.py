@@ -8,8 +8,8 @@ Source: k8s dynamic-resource-allocation/cel/compile.go.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, Final, NamedTuple
 
 from cel_expr_python import cel
@@ -18,9 +18,12 @@ from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_string
 from berth.api.dra import Device, DeviceAttribute, DeviceCapacity
 from berth.plugins.dynamic_resources.cel_values import FUNCTIONS, Function, quantity, version
 
-_REMEMBERED: Final = 64  # verdicts of a shape, programs of a cluster
+_REMEMBERED: Final = 64  # verdicts of a shape
 _PROGRAMS: Final = 1024
 _MISSING: Final = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
+_HAS_FIELD: Final = re.compile(  # a device has its fields; the evaluator takes them for variables
+    r"\bhas\(\s*device\s*\.\s*(?:driver|attributes|capacity|allowMultipleAllocations)\s*\)"
+)
 _FIELDS_ONLY: Final = re.compile(
     r"(?:(?!\bdevice\b).|\bdevice\.(?:driver|attributes|capacity|allowMultipleAllocations)\b)*", re.DOTALL
 )
@@ -36,6 +39,8 @@ _ATTRIBUTES: Final = "device.attributes"
 _CAPACITY: Final = "device.capacity"
 _SHARED: Final = "device.allowMultipleAllocations"
 _FIELDS: Final = (_DRIVER, _ATTRIBUTES, _CAPACITY, _SHARED)
+_BY_DOMAIN: Final = (_ATTRIBUTES, _CAPACITY)
+_EMPTY: Final[Mapping[str, Any]] = {}
 
 
 class ExpressionError(Exception):
@@ -64,35 +69,32 @@ class Shape:
         device: a device of that look.
     """
 
-    __slots__ = ("__weakref__", "_data", "_device", "driver", "verdicts")
+    __slots__ = ("__weakref__", "_device", "_fields", "driver", "verdicts")
 
     def __init__(self, driver: str, device: Device) -> None:
         self.driver, self._device = driver, device
-        self._data: dict[str, Any] | ExpressionError | None = None
+        self._fields: dict[str, Any] = {}
         self.verdicts: dict[str, bool | ExpressionError] = {}
 
-    def data(self) -> dict[str, Any]:
-        """The fields of the device, under the names of the variables of an expression.
+    def field(self, name: str) -> Any:
+        """A field of the device, by the name of the variable that stands for it.
 
         Raises:
             ExpressionError: an attribute or a capacity of the device is malformed.
         """
-        if self._data is None:
-            try:
-                self._data = self._fields()
-            except ExpressionError as failure:
-                self._data = failure
-        if isinstance(self._data, ExpressionError):
-            raise self._data
-        return self._data
+        if name not in self._fields:
+            self._fields[name] = self._made(name)
+        return self._fields[name]
 
-    def _fields(self) -> dict[str, Any]:
-        return {
-            _DRIVER: self.driver,
-            _ATTRIBUTES: _by_domain(self.driver, self._device.attributes, _attribute),
-            _CAPACITY: _by_domain(self.driver, self._device.capacity, _amount),
-            _SHARED: bool(self._device.allow_multiple_allocations),
-        }
+    def _made(self, name: str) -> Any:
+        match name:
+            case "device.driver":
+                return self.driver
+            case "device.attributes":
+                return _by_domain(self.driver, self._device.attributes, _attribute)
+            case "device.capacity":
+                return _by_domain(self.driver, self._device.capacity, _amount)
+        return bool(self._device.allow_multiple_allocations)
 
 
 class _Program(NamedTuple):
@@ -100,19 +102,24 @@ class _Program(NamedTuple):
 
     Attributes:
         expression: for the evaluator.
-        variables: those that it may use.
+        variables: the fields that it may use.
+        is_about_the_whole: whether it may use the device otherwise than by a field.
         by_driver: the verdicts, where the driver is all that matters.
     """
 
     expression: Any
     variables: tuple[str, ...]
+    is_about_the_whole: bool
     by_driver: dict[str, bool]
 
-    def run(self, fields: Mapping[str, Any]) -> Any:
-        """The outcome for a device with these fields."""
-        data = {name: fields[name] for name in self.variables if name != _DEVICE}
-        if _DEVICE in self.variables:
-            data[_DEVICE] = {name.removeprefix("device."): value for name, value in fields.items()}
+    def run(self, shape: Shape, domains: Sequence[str]) -> Any:
+        """The outcome for a device of that look, with *domains* as well that may be empty."""
+        data: dict[str, Any] = {}
+        for name in self.variables:
+            field = shape.field(name)
+            data[name] = {**dict.fromkeys(domains, _EMPTY), **field} if domains and name in _BY_DOMAIN else field
+        if self.is_about_the_whole:
+            data[_DEVICE] = {name.removeprefix("device."): value for name, value in data.items()}
         return self.expression.eval(data=data)
 
 
@@ -168,7 +175,7 @@ def matches(expression: str, shape: Shape) -> bool:
 def _judged(expression: str, shape: Shape) -> bool:
     """As `matches`, but nothing is remembered of the shape."""
     program = _program(expression)
-    if program.variables != (_DRIVER,):
+    if program.variables != (_DRIVER,) or program.is_about_the_whole:
         return _evaluate(program, shape)
     verdict = program.by_driver.get(shape.driver)
     if verdict is None:
@@ -177,9 +184,9 @@ def _judged(expression: str, shape: Shape) -> bool:
 
 
 def _evaluate(program: _Program, shape: Shape) -> bool:
-    fields = shape.data()
+    domains: list[str] = []
     while True:
-        outcome = program.run(fields)
+        outcome = program.run(shape, domains)
         kind = outcome.type()
         if kind == cel.Type.BOOL:
             return bool(outcome.value())
@@ -192,10 +199,9 @@ def _evaluate(program: _Program, shape: Shape) -> bool:
         if missing is None:
             raise ExpressionError(_worded(text), is_runtime=True)
         key = missing[1]
-        if key in fields[_ATTRIBUTES] and key in fields[_CAPACITY]:
+        if key in domains or all(key in shape.field(name) for name in _BY_DOMAIN):
             raise ExpressionError(f"no such key: {key}", is_runtime=True, is_missing_key=True)
-        # What is not there was asked for, perhaps as a domain.
-        fields = {**fields, **{name: {key: {}, **fields[name]} for name in (_ATTRIBUTES, _CAPACITY)}}
+        domains.append(key)  # what is not there was asked for, perhaps as a domain
 
 
 def _worded(text: str) -> str:
@@ -206,44 +212,32 @@ def _worded(text: str) -> str:
     return _CODE.sub("", text, count=1)
 
 
-_programs: dict[str, _Program] = {}
-
-
+@lru_cache(maxsize=_PROGRAMS)
 def _program(expression: str) -> _Program:
     """The expression, ready to run.
 
     Raises:
         ExpressionError: it is faulty.
     """
-    program = _programs.get(expression)
-    if program is None:
-        if len(_programs) >= _PROGRAMS:
-            _programs.clear()
-        program = _programs[expression] = _compiled(expression)
-    return program
-
-
-def _compiled(expression: str) -> _Program:
     checking, running = _environments()
+    expression = _HAS_FIELD.sub("true", expression)
     try:
         result = checking.compile(expression).return_type()
         if result.name() not in _VERDICTS:
             raise ExpressionError(
                 f"must evaluate to bool or the unknown type, not {result.name().lower()}", is_runtime=False
             )
-        return _Program(running.compile(expression), tuple(_mentioned(expression)), {})
+        return _program_of(expression, running.compile(expression))
     except RuntimeError as error:
         detail = _CODE.sub("", str(error), count=1).removesuffix(" [INVALID_ARGUMENT]")
         raise ExpressionError(f"compilation failed: {detail}", is_runtime=False) from error
 
 
-def _mentioned(expression: str) -> Iterator[str]:
-    """The variables that an expression may use; giving it others as well costs time, and nothing else."""
-    for name in _FIELDS:
-        if name.removeprefix("device.") in expression:
-            yield name
-    if not _FIELDS_ONLY.fullmatch(expression):
-        yield _DEVICE
+def _program_of(expression: str, compiled: Any) -> _Program:
+    """What there is to know of an expression; giving it more than it uses costs time, and nothing else."""
+    is_about_the_whole = not _FIELDS_ONLY.fullmatch(expression)
+    mentioned = (name for name in _FIELDS if is_about_the_whole or name.removeprefix("device.") in expression)
+    return _Program(compiled, tuple(mentioned), is_about_the_whole, {})
 
 
 @cache

@@ -21,10 +21,11 @@ from berth.cluster.objects import Objects
 from berth.plugins.dynamic_resources.cel import Shape
 from berth.plugins.dynamic_resources.errors import AllocationError
 from berth.plugins.dynamic_resources.ids import DeviceId, PoolId
-from berth.plugins.dynamic_resources.pools import DeviceRecord, Pool, Relevant, SliceRecord, gather
+from berth.plugins.dynamic_resources.pools import Candidate, DeviceRecord, Pool, Relevant, SliceRecord, gather
 from berth.plugins.dynamic_resources.rules import AllocatorRules
 
 _ENCODE: Final = msgspec.json.Encoder(order="deterministic").encode
+_MOST_SEEN: Final = 20_000  # nodes; those that went are among them
 _NO_SLICES: Final[Mapping[str, SliceRecord]] = {}
 
 
@@ -35,12 +36,14 @@ class View:
     Attributes:
         pools: the pools, in the order in which they are tried.
         ids: the same by name.
-        is_in_order: whether none of them contradicts itself.
+        candidates: the devices that can be taken, in the order in which they are tried.
+        is_in_order: whether no pool contradicts itself.
         fates: how demands fared here, by whoever made them; theirs to keep.
     """
 
     pools: tuple[Pool, ...]
     ids: tuple[PoolId, ...]
+    candidates: tuple[Candidate, ...]
     is_in_order: bool
     fates: dict[object, Any]
 
@@ -48,10 +51,11 @@ class View:
     def of(cls, pools: tuple[Pool, ...]) -> "View":
         """A view of these pools, of which nothing is known yet."""
         ids = tuple(pool.id for pool in pools)
-        return cls(pools, ids, not any(pool.is_invalid for pool in pools), {})
+        candidates = tuple(Candidate(pool, record) for pool in pools for record in pool.devices)
+        return cls(pools, ids, candidates, not any(pool.is_invalid for pool in pools), {})
 
 
-_Key = tuple[tuple[str, frozenset[str]], ...]
+_Key = tuple[tuple[str, frozenset[int]], ...]
 
 
 class Inventory:
@@ -119,6 +123,8 @@ class Inventory:
         if view is None:
             mine = [Relevant(record) for record in self._own.get(name, _NO_SLICES).values() if self._counts(record)]
             view = views[key] = View.of(self._gather([*mine, *relevant]))
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
         self._seen[name] = node, view
         return view
 
@@ -147,14 +153,14 @@ class Inventory:
                     yield Relevant(record)
             elif spec.per_device_node_selection:
                 out_of_reach = frozenset(self._out_of_reach(node, record))
-                if len(out_of_reach) < len({device.name for device in spec.devices}):
+                if len(out_of_reach) < len(spec.devices):
                     yield Relevant(record, out_of_reach)
 
-    def _out_of_reach(self, node: Node, record: SliceRecord) -> Iterator[str]:
-        for device in record.slice.spec.devices:
+    def _out_of_reach(self, node: Node, record: SliceRecord) -> Iterator[int]:
+        for place, device in enumerate(record.slice.spec.devices):
             what = f"device {device.name} in slice {_name(record)}"
             if not self._reaches(node, device.node_name, device.all_nodes, device.node_selector, what):
-                yield device.name
+                yield place
 
     def _counts(self, record: SliceRecord) -> bool:
         spec = record.slice.spec

@@ -8,6 +8,7 @@ Source: k8s dynamic-resource-allocation/structured/internal/incubating/pools_inc
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from berth.api.dra import Device, ResourceSlice
 from berth.plugins.dynamic_resources.cel import Shape
@@ -41,6 +42,11 @@ class SliceRecord:
     devices: tuple[DeviceRecord, ...]
 
     @property
+    def draws(self) -> bool:
+        """Whether one of the devices draws on counters."""
+        return any(record.device.consumes_counters for record in self.devices)
+
+    @property
     def pool_id(self) -> PoolId:
         """The pool that it belongs to."""
         return PoolId(self.slice.spec.driver, self.slice.spec.pool.name)
@@ -57,11 +63,11 @@ class Relevant:
 
     Attributes:
         record: the slice.
-        out_of_reach: those of its devices that the node cannot use.
+        out_of_reach: the places of those of its devices that the node cannot use.
     """
 
     record: SliceRecord
-    out_of_reach: frozenset[str] = frozenset()
+    out_of_reach: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,6 +96,13 @@ class Pool:
     def is_usable(self) -> bool:
         """Whether devices can be taken from it."""
         return not (self.is_incomplete or self.is_invalid)
+
+
+class Candidate(NamedTuple):
+    """A device, and the pool that it is in as the node sees it."""
+
+    pool: Pool
+    record: DeviceRecord
 
 
 def gather(
@@ -141,15 +154,10 @@ def _checked(pool_id: PoolId, relevant: list[Relevant], others: Sequence[SliceRe
     devices = tuple(record for each in holding for record in each.record.devices)
     if len({record.id for record in devices}) < len(devices):
         return invalid
-    out_of_reach = frozenset(
-        record.id
-        for each in holding
-        if each.out_of_reach
-        for record in each.record.devices
-        if record.device.name in each.out_of_reach
-    )
-    if not partitionable:
-        return Pool(pool_id, devices=devices, out_of_reach=out_of_reach)
+    out_of_reach = frozenset(each.record.devices[place].id for each in holding for place in each.out_of_reach)
+    if not partitionable or not any(each.record.slice.spec.shared_counters or each.record.draws for each in relevant):
+        others = [record for record in others if record.draws] if partitionable else []
+        return invalid if others else Pool(pool_id, devices=devices, out_of_reach=out_of_reach)
     sets = [each for one in relevant for each in one.record.slice.spec.shared_counters]
     if len({each.name for each in sets}) < len(sets):
         return invalid

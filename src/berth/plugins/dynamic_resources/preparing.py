@@ -50,7 +50,7 @@ class Preparation:
         )
 
     def begin(self, attempt: Attempt, pod: PodInfo) -> Status:
-        """Fill *attempt* with the claims of the pod; anything but success means that it cannot be placed.
+        """Fill *attempt* with the claims of the pod; anything but success leaves it empty: the pod cannot be placed.
 
         Raises:
             PluginError: a claim cannot be made sense of.
@@ -59,14 +59,15 @@ class Preparation:
         found = find_claims(pod.pod, self._cluster.device_claims)
         if found.fault:
             return unresolvable(found.fault)
-        attempt.claims = [PodClaim(claim) for claim in found.claims]
-        self._add_special(attempt, pod)
-        for each in attempt.claims:
+        claims = [PodClaim(claim) for claim in found.claims]
+        for each in claims:
             each.reach = _reach_of(each.claim)
             if not each.is_allocated:
                 status = self._check(each.claim)
                 if not status.ok:
                     return status
+        attempt.claims = claims
+        self._add_special(attempt, pod)
         return SUCCESS
 
     def _add_special(self, attempt: Attempt, pod: PodInfo) -> None:

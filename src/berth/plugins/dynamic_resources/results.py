@@ -14,16 +14,19 @@ from berth.api.dra import (
     FROM_CLAIM,
     FROM_CLASS,
     AllocationResult,
+    Device,
     DeviceAllocationConfiguration,
     DeviceAllocationResult,
     DeviceClass,
     DeviceRequestAllocationResult,
     ResourceClaim,
+    ResourceSliceSpec,
 )
 from berth.api.node_affinity import NAME_FIELD
 from berth.api.selectors import IN, SelectorRequirement
 from berth.plugins.dynamic_resources.errors import AllocationError
 from berth.plugins.dynamic_resources.ids import DeviceId
+from berth.plugins.dynamic_resources.pools import DeviceRecord
 from berth.plugins.dynamic_resources.requests import Demand, Wish
 from berth.plugins.dynamic_resources.rules import AllocatorRules
 from berth.plugins.dynamic_resources.search import Choice
@@ -42,13 +45,10 @@ def results_of(
 
     Args:
         demand: the claims.
-        choices: the devices, in the order of the wishes.
+        choices: the devices, in the order of the wishes; see `check_nodes`.
         classes: the classes that the demand names.
         node_name: the node.
         rules: what is in force.
-
-    Raises:
-        AllocationError: the nodes that can use a device cannot be put together with those of another.
     """
     by_claim: list[list[Choice]] = [[] for _ in demand.claims]
     for choice in choices:
@@ -59,7 +59,7 @@ def results_of(
                 results=tuple(_results(claim, mine, rules)),
                 config=tuple(_config(demand, number, mine, classes)),
             ),
-            node_selector=_node_selector(claim, mine, node_name),
+            node_selector=_node_selector(mine, node_name),
         )
         for number, (claim, mine) in enumerate(zip(demand.claims, by_claim, strict=True))
     )
@@ -129,23 +129,42 @@ def _or_all(requests: Sequence[str], claim: ResourceClaim) -> tuple[str, ...]:
     return () if len(requests) == len(claim.spec.devices.requests) else tuple(requests)
 
 
-def _node_selector(claim: ResourceClaim, choices: Iterable[Choice], node_name: str) -> NodeSelector | None:
+def check_nodes(demand: Demand, choices: Iterable[Choice]) -> None:
+    """Check that the nodes of the devices can be put together.
+
+    Raises:
+        AllocationError: they cannot, since a device is of nodes that are described in more than one way.
+    """
+    tied: set[int] = set()
+    for choice in choices:
+        number, record = choice.wish.place[0], choice.candidate.record
+        owner = _owner(record)
+        if owner.node_name is not None or record.device.binds_to_node:
+            tied.add(number)
+        count = 0 if owner.node_selector is None else len(owner.node_selector.node_selector_terms)
+        if count > 1 and number not in tied:
+            raise AllocationError(
+                f"create NodeSelector for claim {demand.claims[number].metadata.name}: "
+                f"unsupported ResourceSlice.NodeSelector with {count} terms"
+            )
+
+
+def _owner(record: DeviceRecord) -> Device | ResourceSliceSpec:
+    """What says which nodes can use the device."""
+    return record.device if record.slice.spec.per_device_node_selection else record.slice.spec
+
+
+def _node_selector(choices: Iterable[Choice], node_name: str) -> NodeSelector | None:
     """The nodes that can use all the devices; None for all nodes."""
     fields: list[SelectorRequirement] = []
     expressions: list[SelectorRequirement] = []
     for choice in choices:
         record = choice.candidate.record
-        spec = record.slice.spec
-        owner = record.device if spec.per_device_node_selection else spec
+        owner = _owner(record)
         if owner.node_name is not None or record.device.binds_to_node:
             only = SelectorRequirement(key=NAME_FIELD, operator=IN, values=(node_name,))
             return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(only,)),))
         terms = () if owner.node_selector is None else owner.node_selector.node_selector_terms
-        if len(terms) > 1:
-            raise AllocationError(
-                f"create NodeSelector for claim {claim.metadata.name}: "
-                f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
-            )
         for term in terms:
             _add_new(term.match_fields, fields)
             _add_new(term.match_expressions, expressions)

@@ -22,18 +22,11 @@ from berth.plugins.dynamic_resources.constraints import Constraint
 from berth.plugins.dynamic_resources.counters import CounterLedger
 from berth.plugins.dynamic_resources.errors import AllocationError, AllocationTimeoutError
 from berth.plugins.dynamic_resources.ids import DeviceId, PoolId
-from berth.plugins.dynamic_resources.pools import DeviceRecord, Pool
+from berth.plugins.dynamic_resources.pools import Candidate, DeviceRecord, Pool
 from berth.plugins.dynamic_resources.requests import Demand, Wish
 from berth.plugins.dynamic_resources.rules import AllocatorRules
 
 _STEPS: Final = 256  # between two looks at the clock
-
-
-class Candidate(NamedTuple):
-    """A device, and the pool that it is in as the node sees it."""
-
-    pool: Pool
-    record: DeviceRecord
 
 
 @dataclass(frozen=True, slots=True, eq=False)
