@@ -486,10 +486,9 @@ async def test_finishing_nothing_takes_no_time() -> None:
 @in_virtual_time
 async def test_the_first_thing_that_no_step_accounts_for_is_kept_as_the_fault() -> None:
     first, second = RuntimeError("a bug"), RuntimeError("another one")
-    step = Step(bind=first)
-    shell = a_shell(step)
+    shell = a_shell(Step())
+    shell.break_with(first, second)
     await shell.carry_through(a_pod("a"))
-    step.at_bind = second
     await shell.carry_through(a_pod("b"))
     assert shell.bindings.fault is first
     assert shell.notes.settled == 2
