@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tests.integration.objects import a_pod
-from tests.support.client import ApiError
+from tests.support.client import PODS, ApiError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,7 +74,7 @@ def a_pod_asking(name: str, many: int, resource: str = GPU, **spec: Any) -> Json
 
 @contextmanager
 def devices(scene: Scene, *objects: JsonObject) -> Iterator[None]:
-    """These classes and slices; claims that are there at the end are gone afterwards, too."""
+    """These classes and slices; with them go all pods and claims that are there at the end."""
     scene.create(*objects)
     try:
         yield
@@ -83,11 +83,8 @@ def devices(scene: Scene, *objects: JsonObject) -> Iterator[None]:
 
 
 def wipe(api: ApiClient) -> None:
-    """Delete all claims, slices and classes."""
-    for claim in api.items(CLAIMS):
-        path = f"{CLAIMS}/{claim['metadata']['name']}"
-        api.patch(path, {"metadata": {"finalizers": None}})
-        _delete(api, path)
+    """Delete all pods, slices, classes and claims, in this order, so that no pod gets what another gave up."""
+    api.wipe([PODS])
     for kind in KINDS:
         try:
             found = api.items(f"{API}/{kind}")
@@ -95,6 +92,7 @@ def wipe(api: ApiClient) -> None:
             continue
         for each in found:
             _delete(api, f"{API}/{kind}/{each['metadata']['name']}")
+    api.wipe([CLAIMS])
 
 
 def claims(scene: Scene) -> dict[str, JsonObject]:

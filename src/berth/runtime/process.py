@@ -57,6 +57,7 @@ T = TypeVar("T", bound=KubeObject)
 
 _DISCOVERY_FIRST_S: Final = 0.4
 _DISCOVERY_CAP_S: Final = 10.0
+_BUSY: Final = 8  # pods that are being written at a time, from which on events may wait a moment
 _DRAIN_S: Final = 5.0  # how long placements that are under way may take when the process is asked to stop
 
 
@@ -97,7 +98,15 @@ class Process:
         self.started_s = self._wall_s()
         qps, burst = config.client_connection.qps, config.client_connection.burst
         self._dispatcher = Dispatcher(session, qps=qps, burst=burst, clock=clock)
-        self._recorder = EventRecorder(session, hostname=socket.gethostname(), qps=qps, burst=burst, clock=clock)
+        dispatcher = self._dispatcher
+        self._recorder = EventRecorder(
+            session,
+            hostname=socket.gethostname(),
+            qps=qps,
+            burst=burst,
+            clock=clock,
+            busy=lambda: dispatcher.backlog >= _BUSY,
+        )
         self._reporter = Reporter(self._recorder, self._dispatcher)
         self._claim_writer = ApiClaimWriter(self._dispatcher, self._recorder, clock, self._may_bind, self._resting)
         self._warnings = RepeatedWarnings(_log, monotonic=clock.monotonic)

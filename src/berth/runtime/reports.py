@@ -85,6 +85,7 @@ class Reporter:
             note + (" (in kube-scheduler memory)." if in_memory else ""),
             controller=preemptor.spec.scheduler_name,
             related=reference(preemptor),
+            may_repeat=False,
         )
 
     def mark_victim(self, victim: Pod, eviction: Eviction) -> asyncio.Future[PatchOutcome]:

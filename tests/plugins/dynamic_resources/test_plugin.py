@@ -25,6 +25,7 @@ from berth.api.affinity import NodeSelector
 from berth.api.dra import AllocatedDeviceStatus, DeviceRequest, ResourceClaimStatus
 from berth.api.durations import Duration
 from berth.api.meta import Condition
+from berth.cluster.kinds import RESOURCE_SLICE
 from berth.framework.plugin_args import DynamicResourcesArgs
 from berth.framework.status import SKIP, SUCCESS, PluginError, Status, unresolvable
 
@@ -243,6 +244,21 @@ def ranked(*claims: ResourceClaim, pod: Any = None, **fields: Any) -> Scene:
 def test_earlier_alternatives_score_higher() -> None:
     scene = ranked(a_device_claim("claim", alternatives("fast", "slow", "gpu")))
     assert scene.judge() == {"n1": "", "n2": "", "n3": ""}
+    assert scene.scores() == {"n1": 75, "n2": 87, "n3": 100}
+
+
+def test_scores_follow_the_devices_that_are_left() -> None:
+    scene = ranked(a_device_claim("claim", alternatives("fast", "slow", "gpu")))
+    spare = a_slice("s4", "slow-3", on="n3", pool="p4", driver="slow.example.com")
+    scene.cluster.objects.put(RESOURCE_SLICE, spare)
+    scene.judge()
+    assert scene.scores() == {"n1": 75, "n2": 87, "n3": 100}
+    taken = msgspec.structs.replace(a_result("fast-3", pool="p3"), driver="fast.example.com")
+    shows(a_device_claim("other", allocation=an_allocation(taken)))(scene)
+    scene.judge()
+    assert scene.scores() == {"n1": 6 * 100 // 7, "n2": 100, "n3": 100}
+    shows(a_device_claim("other"))(scene)
+    scene.judge()
     assert scene.scores() == {"n1": 75, "n2": 87, "n3": 100}
 
 

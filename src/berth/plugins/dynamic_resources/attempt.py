@@ -3,6 +3,7 @@
 Source: k8s pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go, ``stateData``.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -72,6 +73,14 @@ class Findings:
         """What was found on one row."""
         number = int(self._number[row]) if row < len(self._number) else 0
         return self._findings[number - 1] if number else None
+
+    def among(self, rows: Rows) -> Iterator[tuple[Rows, Finding]]:
+        """What was found on some of *rows*, and the places of these in *rows*."""
+        self._make_room(rows)
+        numbers = self._number[rows]
+        for number in np.flatnonzero(np.bincount(numbers)).tolist():
+            if number:
+                yield np.flatnonzero(numbers == number), self._findings[number - 1]
 
     def _make_room(self, rows: Rows) -> None:
         wanted = int(rows.max(initial=-1)) + 1

@@ -44,7 +44,7 @@ from berth.plugins.dynamic_resources.lookup import find_claims
 from berth.plugins.dynamic_resources.preparing import Preparation, Ways
 from berth.plugins.dynamic_resources.readiness import State, has_conditions, readiness
 from berth.plugins.dynamic_resources.rules import AllocatorRules
-from berth.plugins.dynamic_resources.scoring import has_alternatives, score_of_allocated, score_of_alternatives
+from berth.plugins.dynamic_resources.scoring import has_alternatives, score_of_allocated
 from berth.plugins.dynamic_resources.standings import Standings
 from berth.plugins.dynamic_resources.waiting import ClaimWaiters
 from berth.plugins.dynamic_resources.writing import Booking, ClaimTakenError
@@ -73,7 +73,7 @@ class DynamicResources:
         inventory, allocated = Inventory(cluster.objects, self._rules), AllocatedState()
         self._claims.follow(allocated.change)
         self._allocator = Allocator(self._rules, inventory, allocated, cluster.objects)
-        standings = Standings(cluster.table, inventory, allocated, self._allocator)
+        self._standings = Standings(cluster.table, inventory, allocated, self._allocator)
         self._clock = handle.clock or _no_time
         self._ready_s = (
             args.binding_timeout.seconds if self._rules.binding_conditions and args.binding_timeout else None
@@ -81,7 +81,7 @@ class DynamicResources:
         search_s = args.filter_timeout.seconds if args.filter_timeout and handle.stopwatch else None
         limits = Limits(search_s or None, self._ready_s, handle.stopwatch or _no_time, self._clock)
         self._table = cluster.table
-        self._judge = Judge(cluster.table, self._allocator, standings, limits)
+        self._judge = Judge(cluster.table, self._allocator, self._standings, limits)
         ways = Ways(gates.enabled("DRAPrioritizedList"), gates.enabled("DRAExtendedResource"))
         self._preparation, self._scores = Preparation(cluster, ways), ways.alternatives
         self._hints, self._waiters = ClaimHints(handle), ClaimWaiters(self._claims)
@@ -158,13 +158,10 @@ class DynamicResources:
         attempt = state.get(_ATTEMPT)
         if not self._scores or attempt is None or not has_alternatives(attempt):
             return np.zeros(len(rows), dtype=np.int64)
-        allocated, table, found = score_of_allocated(attempt), self._table, attempt.found
+        allocated = score_of_allocated(attempt)
         scores: Scores = np.zeros(len(rows), dtype=np.int64)
-        for place, row in enumerate(rows.tolist()):
-            finding = found.on(row)
-            if finding is not None:
-                met = self._allocator.alternatives(table.node(row), finding.demand)
-                scores[place] = allocated + score_of_alternatives(met)
+        for places, finding in attempt.found.among(rows):
+            scores[places] = allocated + self._standings.rank(finding.demand, rows[places])
         return scores
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:

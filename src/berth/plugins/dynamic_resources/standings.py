@@ -1,4 +1,4 @@
-"""`Standings`: on which nodes demands can be met, kept between pods.
+"""`Standings`: on which nodes demands can be met, and how well, kept between pods.
 
 Most nodes are as they were when an equal demand was judged last.  What is known of a node is forgotten when devices of
 a pool that it sees are given or given back, or a slice of such a pool changes; everything is forgotten when nodes
@@ -8,7 +8,7 @@ Owned by the DynamicResources plugin.
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from berth.plugins.dynamic_resources.errors import NodeAllocationError
 from berth.plugins.dynamic_resources.ids import PoolId
 from berth.plugins.dynamic_resources.inventory import Inventory
 from berth.plugins.dynamic_resources.requests import Demand
+from berth.plugins.dynamic_resources.scoring import score_of_alternatives
 
 FITS: Final = 1
 CANNOT_ALLOCATE: Final = 2
@@ -28,8 +29,20 @@ AT_FAULT: Final = 3
 _UNKNOWN: Final = 0
 _REMEMBERED: Final = 16  # demands
 
+_UNRANKED: Final = -1
+
 Verdicts = NDArray[np.int8]
 """Of rows: `FITS`, `CANNOT_ALLOCATE` or `AT_FAULT`."""
+
+Ranks = NDArray[np.int32]
+"""Of rows: what the alternatives that are met there score."""
+
+
+class _Known(NamedTuple):
+    """What is known of the rows of the table, for one demand."""
+
+    verdicts: Verdicts
+    ranks: Ranks
 
 
 class Standings:
@@ -44,7 +57,7 @@ class Standings:
 
     def __init__(self, table: NodeTable, inventory: Inventory, allocated: AllocatedState, allocator: Allocator) -> None:
         self._table, self._inventory, self._allocator = table, inventory, allocator
-        self._known: dict[object, Verdicts] = {}
+        self._known: dict[object, _Known] = {}
         self._layout = table.layout
         allocated.listen(self._devices_changed)
         inventory.listen(self._node_changed)
@@ -60,10 +73,7 @@ class Standings:
         Raises:
             AllocationError: no decision is possible.
         """
-        if self._layout != self._table.layout:
-            self._layout = self._table.layout
-            self._known.clear()
-        known = self._verdicts(demand)
+        known = self._about(demand).verdicts
         for row in rows[known[rows] == _UNKNOWN].tolist():
             try:
                 fits = self._allocator.fits(self._table.node(row), demand, clock())
@@ -73,10 +83,25 @@ class Standings:
                 known[row] = FITS if fits else CANNOT_ALLOCATE
         return known[rows]
 
-    def _verdicts(self, demand: Demand) -> Verdicts:
+    def rank(self, demand: Demand, rows: Rows) -> Ranks:
+        """int32, shape (len(rows),): what the alternatives score that are met on *rows*, where the demand can be met.
+
+        Raises:
+            AllocationError: no decision is possible.
+        """
+        ranks = self._about(demand).ranks
+        for row in rows[ranks[rows] == _UNRANKED].tolist():
+            ranks[row] = score_of_alternatives(self._allocator.alternatives(self._table.node(row), demand))
+        return ranks[rows]
+
+    def _about(self, demand: Demand) -> _Known:
+        if self._layout != self._table.layout:
+            self._layout = self._table.layout
+            self._known.clear()
         known = self._known.pop(demand.token, None)
         if known is None:
-            known = np.zeros(len(self._table.live), dtype=np.int8)
+            size = len(self._table.live)
+            known = _Known(np.zeros(size, dtype=np.int8), np.full(size, _UNRANKED, dtype=np.int32))
             while len(self._known) >= _REMEMBERED:
                 del self._known[next(iter(self._known))]
         self._known[demand.token] = known
@@ -95,5 +120,5 @@ class Standings:
         row = self._table.row_of(name)
         if row is not None:
             for known in self._known.values():
-                if row < len(known):
-                    known[row] = _UNKNOWN
+                if row < len(known.verdicts):
+                    known.verdicts[row], known.ranks[row] = _UNKNOWN, _UNRANKED
