@@ -130,6 +130,7 @@ class Notes:
     events: list[str] = field(default_factory=list)
     settled: int = 0
     on_settled: Callable[[], None] = lambda: None
+    on_bound: Callable[[Bind], None] = lambda _: None
 
     def extension_point_ran(self, point: str, status: str, profile: str, seconds: float) -> None:
         assert profile == "default-scheduler"
@@ -147,6 +148,7 @@ class Notes:
         self.waits.append((status, seconds))
 
     def bound(self, bind: Bind) -> None:
+        self.on_bound(bind)
         self.ends.append(f"{bind.info.key} bound")
 
     def failed(self, bind: Bind, *, rejected: bool) -> None:
@@ -207,6 +209,15 @@ class Shell:
         """The statuses that were patched, once all patches are through."""
         await asyncio.sleep(1)
         return [sent.body["status"] for sent in self.api.sent if sent.method == "PATCH"]
+
+    def break_with(self, *bugs: Exception) -> None:
+        """Let carrying placements through go wrong, one after the other, where no plugin is to blame."""
+        left = list(bugs)
+
+        def bound(_: Bind) -> None:
+            raise left.pop(0)
+
+        self.notes.on_bound = bound
 
     @property
     def last_note(self) -> str:

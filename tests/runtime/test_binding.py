@@ -484,16 +484,10 @@ async def test_finishing_nothing_takes_no_time() -> None:
 
 
 @in_virtual_time
-async def test_the_first_thing_that_no_step_accounts_for_is_kept_as_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    shell = a_shell(Step())
+async def test_the_first_thing_that_no_step_accounts_for_is_kept_as_the_fault() -> None:
     first, second = RuntimeError("a bug"), RuntimeError("another one")
-    faults = iter((first, second))
-
-    def broken(bind: Bind) -> None:
-        del bind
-        raise next(faults)
-
-    monkeypatch.setattr(shell.engine, "binding_succeeded", broken)
+    shell = a_shell(Step())
+    shell.break_with(first, second)
     await shell.carry_through(a_pod("a"))
     await shell.carry_through(a_pod("b"))
     assert shell.bindings.fault is first

@@ -152,15 +152,10 @@ async def test_a_paused_loop_decides_nothing_more_and_lets_placements_end() -> N
 
 
 @in_virtual_time
-async def test_a_bug_in_a_placement_ends_the_loop_as_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_bug_in_a_placement_ends_the_loop_as_itself() -> None:
     bug = RuntimeError("a bug")
     shell = a_shell(Step())
-
-    def broken(bind: Bind) -> None:
-        del bind
-        raise bug
-
-    monkeypatch.setattr(shell.engine, "binding_succeeded", broken)
+    shell.break_with(bug)
     shell.add(a_pod())
     with pytest.raises(RuntimeError) as raised:
         await a_loop(shell).run()
