@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from berth.api.meta import PodUid
 from berth.cluster.cache import Cluster
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
@@ -77,6 +78,21 @@ class _Search:
     kept: Kept | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Promises:
+    """Who was promised room, of those that count against pods of some priority.
+
+    Attributes:
+        key: what it follows from; None if that cannot be told.
+        by_row: row -> who was promised it.
+        holders: uid -> the row that this pod was promised.
+    """
+
+    key: tuple[int, int, int] | None
+    by_row: dict[int, list[PodInfo]]
+    holders: dict[PodUid, int]
+
+
 class Algorithm:
     """The search of one profile.
 
@@ -84,6 +100,8 @@ class Algorithm:
         profile: the plugins.
         cluster: the nodes and pods.
         nominated: who was promised room where.
+        nominated_nodes: the nodes where anybody was.
+        nominations_version: grows whenever a pod is promised a node, or loses such a promise; None if nobody counts.
         percentage_of_nodes_to_score: how many nodes to look at; 0 for all.
         seed: settles ties.
         observer: hears of the steps.
@@ -96,6 +114,7 @@ class Algorithm:
         nominated: NominatedPods,
         *,
         nominated_nodes: Callable[[], Collection[str]],
+        nominations_version: Callable[[], int] | None = None,
         percentage_of_nodes_to_score: int = 0,
         seed: int = 0,
         observer: CycleObserver | None = None,
@@ -114,6 +133,8 @@ class Algorithm:
         self._filters = placed_filters(profile)
         self._questioner = Questioner(profile, self._table)
         self._sampler = Sampler()
+        self._version = nominations_version
+        self._promises: _Promises | None = None
         self._promised_by_row: dict[int, list[PodInfo]] | None = None  # of the attempt at hand
 
     def schedule(self, state: CycleState, pod: PodInfo, attempt: int, *, in_full: bool = False) -> Outcome:
@@ -201,7 +222,7 @@ class Algorithm:
         if self._nominated_nodes():
             rows = self._table.live_rows()
             verdicts = whole[rows]
-            self._apply_nominations(state, pod, rows, verdicts)
+            self._apply_nominations(state, pod, rows, verdicts, kept)
             whole = whole.copy()
             whole[rows] = verdicts
         wanted = self._wanted(len(self._table))
@@ -250,7 +271,9 @@ class Algorithm:
             return None  # the search over all nodes meets the same fault and reports it
         return _Search(rows, verdicts, rows) if verdicts[0] == FEASIBLE else None
 
-    def _apply_nominations(self, state: CycleState, pod: PodInfo, rows: Rows, verdicts: Verdicts) -> None:
+    def _apply_nominations(
+        self, state: CycleState, pod: PodInfo, rows: Rows, verdicts: Verdicts, kept: Kept | None = None
+    ) -> None:
         """Reject rows that fit only as long as the pods that were promised room there are left out.
 
         Source: k8s pkg/scheduler/framework/runtime/framework.go, ``RunFilterPluginsWithNominatedPods``.
@@ -259,18 +282,56 @@ class Algorithm:
         if not promised.by_place:
             return
         spots = np.array(list(promised.by_place), dtype=np.intp)
-        there = Promised(dict(enumerate(promised.by_place.values())))
-        with_others = self._questioner.with_promised(state, pod, rows[spots], there)
+        others = list(promised.by_place.values())
+        if kept is None or any(plugin.name not in state.skip_filter for _, plugin in self._classes.cluster_filters):
+            with_others = self._with(others, state, pod, rows[spots])
+        else:
+            with_others = self._kept_with(kept, others, state, pod, rows[spots])
         verdicts[spots] = np.where(with_others == FEASIBLE, verdicts[spots], with_others)
+
+    def _with(self, others: Sequence[Sequence[PodInfo]], state: CycleState, pod: PodInfo, rows: Rows) -> Verdicts:
+        """The verdicts about *rows* if *others*, some for each row, ran there."""
+        return self._questioner.with_promised(state, pod, rows, Promised(dict(enumerate(others))))
+
+    def _kept_with(
+        self, kept: Kept, others: Sequence[Sequence[PodInfo]], state: CycleState, pod: PodInfo, rows: Rows
+    ) -> Verdicts:
+        """The same, where only filters of scope ROW have a say: what was found for a pod like this one holds."""
+        found = [kept.promised.get(row) for row in rows.tolist()]
+        known = [each is not None and each[0] == who for each, who in zip(found, others, strict=True)]
+        verdicts = np.array([each[1] if each else FEASIBLE for each in found], dtype=np.int32)
+        missing = np.flatnonzero(~np.array(known))
+        if len(missing):
+            asked = [others[i] for i in missing.tolist()]
+            verdicts[missing] = self._with(asked, state, pod, rows[missing])
+            for row, who, verdict in zip(rows[missing].tolist(), asked, verdicts[missing].tolist(), strict=True):
+                kept.promised[row] = (who, verdict)
+        return verdicts
 
     def _promised(self, pod: PodInfo, rows: Rows) -> Promised:
         """Who counts against *pod* on which of *rows*; worked out once in an attempt."""
         if len(rows) == 1 and self._promised_by_row is None:
             names = [self._table.name(int(rows[0]))]
-            return promised_among(rows, promised_rows(self._table, pod, names, self._nominated))
+            by_row = promised_rows(self._table, pod.priority, names, self._nominated)
+            others = {row: [other for other in who if other.uid != pod.uid] for row, who in by_row.items()}
+            return promised_among(rows, {row: who for row, who in others.items() if who})
         if self._promised_by_row is None:
-            self._promised_by_row = promised_rows(self._table, pod, self._nominated_nodes(), self._nominated)
+            self._promised_by_row = self._all_promised(pod)
         return promised_among(rows, self._promised_by_row)
+
+    def _all_promised(self, pod: PodInfo) -> dict[int, list[PodInfo]]:
+        """The same for all rows; what holds for pods of one priority is kept until something is promised anew."""
+        key = None if self._version is None else (self._version(), self._table.membership, pod.priority)
+        promises = self._promises
+        if promises is None or key is None or promises.key != key:
+            by_row = promised_rows(self._table, pod.priority, self._nominated_nodes(), self._nominated)
+            holders = {other.uid: row for row, others in by_row.items() for other in others}
+            promises = self._promises = _Promises(key, by_row, holders)
+        own_row = promises.holders.get(pod.uid)
+        if own_row is None:
+            return promises.by_row
+        others = [other for other in promises.by_row[own_row] if other.uid != pod.uid]
+        return {row: who for row, who in {**promises.by_row, own_row: others}.items() if who}
 
     def _rejected(self, search: _Search, narrowed: PreFilterOutcome) -> RejectedNodes:
         rows = self._table.live_rows() if search.rows is None else search.rows

@@ -382,30 +382,27 @@ def _joined(guests: Guests, promised: Promised) -> Guests:
 
 
 def promised_rows(
-    table: NodeTable, pod: PodInfo, nodes: Collection[str], pods_on: Callable[[str], Sequence[PodInfo]]
+    table: NodeTable, priority: int, nodes: Collection[str], pods_on: Callable[[str], Sequence[PodInfo]]
 ) -> dict[int, list[PodInfo]]:
-    """Row -> who counts against *pod* there, having been promised that node.
+    """Row -> who counts there against pods of *priority*, having been promised that node.
 
     Left out are pods that run there already, and those whose requests are malformed: they can be placed nowhere, so
     they take no room.
 
     Args:
         table: the nodes.
-        pod: the pod that waits.
+        priority: of the pod that waits.
         nodes: the names of the nodes in question.
         pods_on: name -> who was promised that node.
     """
     by_row: dict[int, list[PodInfo]] = {}
-    priority, uid = pod.priority, pod.uid
     for name in nodes:
         row = table.row_of(name)
         if row is None:
             continue
         there = table.pods(row)
         others = [
-            other
-            for other in pods_on(name)
-            if other.priority >= priority and other.uid != uid and other.uid not in there and _counts(other)
+            other for other in pods_on(name) if other.priority >= priority and other.uid not in there and _counts(other)
         ]
         if others:
             by_row[row] = others
