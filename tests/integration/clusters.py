@@ -15,7 +15,7 @@ from tests.support.client import ApiClient
 from tests.support.controlplane import ControlPlane, free_ports
 
 from berth.sandbox.kubeconfig import write_kubeconfig
-from berth.sandbox.server import EmbeddedApiServer, ServerOptions
+from berth.sandbox.serving.server import EmbeddedApiServer, ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -2,10 +2,10 @@
 
 Run it to renew the table when a new version of Kubernetes is taken up:
 
-    python -m tests.sandbox.api_types > src/berth/sandbox/fields.txt
+    python -m tests.sandbox.api_types > src/berth/sandbox/kinds/fields.txt
 
 It needs the modules k8s.io/api and k8s.io/apimachinery in the Go module cache. What is taken are the facts of the wire:
-names, numbers, types, merge keys; the format is described in `berth.sandbox.fields`.
+names, numbers, types, merge keys; the format is described in `berth.sandbox.kinds.fields`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.sandbox.client import Client
 
-from berth.sandbox.server import EmbeddedApiServer, ServerOptions
+from berth.sandbox.serving.server import EmbeddedApiServer, ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

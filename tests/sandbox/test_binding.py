@@ -8,7 +8,7 @@ import pytest
 from tests.sandbox.client import NODES, PODS, Client, Refused, node, pod
 
 if TYPE_CHECKING:
-    from berth.sandbox.server import EmbeddedApiServer
+    from berth.sandbox.serving.server import EmbeddedApiServer
 
 
 async def test_a_bound_pod_has_its_node_and_a_true_condition(api: Client) -> None:

@@ -14,9 +14,9 @@ from kubernetes import config as kubernetes_config
 from kubernetes import watch as kubernetes_watch
 from tests.sandbox.client import NODES, PODS, Client, pod
 
-from berth.sandbox.access import DirectAccess, HttpAccess
-from berth.sandbox.hollow import HollowKubelet, Pace, zoned_nodes
 from berth.sandbox.kubeconfig import write_kubeconfig
+from berth.sandbox.nodes.access import DirectAccess, HttpAccess
+from berth.sandbox.nodes.hollow import HollowKubelet, Pace, zoned_nodes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tests.support.client import ApiClient
 
-    from berth.sandbox.server import EmbeddedApiServer
+    from berth.sandbox.serving.server import EmbeddedApiServer
 
 JsonObject = dict[str, Any]
 

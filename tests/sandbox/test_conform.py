@@ -9,11 +9,11 @@ import pytest
 from tests.sandbox import api_types
 from tests.sandbox.client import PODS, Client, Refused, pod
 
-from berth.sandbox import fields
-from berth.sandbox.catalogue import built_in
-from berth.sandbox.conform import conformed, zero
-from berth.sandbox.errors import ApiError
-from berth.sandbox.fields import message, message_of
+from berth.sandbox.kinds import fields
+from berth.sandbox.kinds.catalogue import built_in
+from berth.sandbox.kinds.conform import conformed, zero
+from berth.sandbox.kinds.errors import ApiError
+from berth.sandbox.kinds.fields import message, message_of
 
 TABLE = built_in("1.37", pod_groups=True)
 POD = TABLE.served("", "v1", "pods")

@@ -10,14 +10,14 @@ import aiohttp
 import pytest
 from tests.sandbox.client import NODES, PODS, Client, Refused, pod
 
-from berth.sandbox.access import DirectAccess, HttpAccess
-from berth.sandbox.hollow import HollowKubelet, HollowNode, Pace, zoned_nodes
+from berth.sandbox.nodes.access import DirectAccess, HttpAccess
+from berth.sandbox.nodes.hollow import HollowKubelet, HollowNode, Pace, zoned_nodes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from berth.sandbox.hollow import Access
-    from berth.sandbox.server import EmbeddedApiServer
+    from berth.sandbox.nodes.hollow import Access
+    from berth.sandbox.serving.server import EmbeddedApiServer
 
 
 @pytest.fixture(params=["in the same process", "over HTTP"])

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from berth.sandbox.access import DirectAccess
-from berth.sandbox.hollow import HollowKubelet, Pace, zoned_nodes
 from berth.sandbox.kubeconfig import write_kubeconfig
+from berth.sandbox.nodes.access import DirectAccess
+from berth.sandbox.nodes.hollow import HollowKubelet, Pace, zoned_nodes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tests.sandbox.client import Client
 
-    from berth.sandbox.server import EmbeddedApiServer
+    from berth.sandbox.serving.server import EmbeddedApiServer
 
 COMMAND_TIMEOUT_S = 30.0
 BUILT = Path.home() / ".cache" / "berth" / "envtest"

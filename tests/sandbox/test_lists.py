@@ -9,7 +9,7 @@ import pytest
 from tests.sandbox.client import NODES, PODS, Client, Refused, node, pod
 
 if TYPE_CHECKING:
-    from berth.sandbox.server import EmbeddedApiServer
+    from berth.sandbox.serving.server import EmbeddedApiServer
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.sandbox.client import PODS, Client, Refused, pod
 
-from berth.sandbox import patches, strategic
-from berth.sandbox.fields import message
+from berth.sandbox.kinds.fields import message
+from berth.sandbox.storage import patches, strategic
 
 POD = message("core.Pod")
 DOCUMENT = {"a": {"b": [1, 2, 3]}, "c": "x", "d/e": {"f~g": 0}}

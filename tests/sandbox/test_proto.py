@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.sandbox.client import PODS, Client, Refused, pod
 
-from berth.sandbox import proto
+from berth.sandbox.serving import proto
 
 ZERO_LENGTH = b""
 

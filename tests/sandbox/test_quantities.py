@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.api.quantity import QuantityError, parse_quantity
-from berth.sandbox.quantities import canonical, shown
+from berth.sandbox.kinds.quantities import canonical, shown
 
 FORMS = {
     "1": "1",

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from tests.sandbox.scenarios import SCENARIOS, Step
 
-from berth.sandbox.server import EmbeddedApiServer, ServerOptions
+from berth.sandbox.serving.server import EmbeddedApiServer, ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from tests.sandbox.client import NODES, PODS, Client, pod
 
-from berth.sandbox.hollow import zoned_nodes
 from berth.sandbox.kubeconfig import kubeconfig
+from berth.sandbox.nodes.hollow import zoned_nodes
 from berth.sandbox.sandbox import Endpoint, SandboxError, SandboxOptions, SandboxProcess, serve
-from berth.sandbox.server import ServerOptions
+from berth.sandbox.serving.server import ServerOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ import aiohttp
 import pytest
 from tests.sandbox.client import NODES, PODS, Client, Refused, node
 
-from berth.sandbox.catalogue import built_in
 from berth.sandbox.certificates import make_identity
-from berth.sandbox.server import EmbeddedApiServer, ServerOptions
+from berth.sandbox.kinds.catalogue import built_in
+from berth.sandbox.serving.server import EmbeddedApiServer, ServerOptions
 
 AGGREGATED = (
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,"

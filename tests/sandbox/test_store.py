@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.sandbox.catalogue import built_in
-from berth.sandbox.store import ExpiredError, Store, watch_line
+from berth.sandbox.kinds.catalogue import built_in
+from berth.sandbox.storage.store import ExpiredError, Store, watch_line
 
 TABLE = built_in("1.37")
 PODS = TABLE.served("", "v1", "pods")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.sandbox.client import NODES, PODS, Client, node, pod
 
-from berth.sandbox.columns import COLUMNS
-from berth.sandbox.durations import human, since
-from berth.sandbox.pod_columns import POD_COLUMNS, row_conditions
-from berth.sandbox.tables import form_of
+from berth.sandbox.serving.tables import form_of
+from berth.sandbox.tables.columns import COLUMNS
+from berth.sandbox.tables.durations import human, since
+from berth.sandbox.tables.pod_columns import POD_COLUMNS, row_conditions
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 from tests.sandbox.client import NODES, PODS, Client, Refused, eventually, node, pod
 
-from berth.sandbox.server import EmbeddedApiServer, ServerOptions
+from berth.sandbox.serving.server import EmbeddedApiServer, ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

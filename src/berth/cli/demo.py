@@ -27,7 +27,7 @@ from rich.table import Table
 from berth.kube.credentials import CredentialKeeper, Kubeconfig
 from berth.kube.errors import KubeError
 from berth.kube.session import ApiSession
-from berth.sandbox.hollow import HollowNode, zoned_nodes
+from berth.sandbox.nodes.hollow import HollowNode, zoned_nodes
 from berth.sandbox.sandbox import SandboxError, SandboxOptions, SandboxProcess
 
 NODES: Final = 50

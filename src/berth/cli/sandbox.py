@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from berth.config.options import MAX_PORT
-from berth.sandbox.hollow import zoned_nodes
+from berth.sandbox.nodes.hollow import zoned_nodes
 from berth.sandbox.sandbox import Endpoint, SandboxOptions, serve
-from berth.sandbox.server import ServerOptions
+from berth.sandbox.serving.server import ServerOptions
 
 
 def sandbox(arguments: Sequence[str]) -> int:

@@ -13,12 +13,12 @@ import signal
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
-from berth.sandbox.access import DirectAccess
 from berth.sandbox.certificates import make_identity
-from berth.sandbox.hollow import HollowKubelet, HollowNode, Pace
 from berth.sandbox.kubeconfig import write_kubeconfig
+from berth.sandbox.nodes.access import DirectAccess
+from berth.sandbox.nodes.hollow import HollowKubelet, HollowNode, Pace
 from berth.sandbox.objects import utc_now
-from berth.sandbox.server import EmbeddedApiServer, ServerOptions
+from berth.sandbox.serving.server import EmbeddedApiServer, ServerOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

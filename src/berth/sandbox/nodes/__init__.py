@@ -1,0 +1,1 @@
+"""Nodes without machines, and how they reach an API server."""

@@ -1,0 +1,1 @@
+"""The HTTP side of the embedded API server: from a request to the answer."""

@@ -1,0 +1,1 @@
+"""The life of objects: kept, changed by rules, found again."""
