@@ -22,7 +22,7 @@ from berth.kube.binding import BindOutcome, BindResult
 from berth.kube.dispatcher import Dispatcher
 from berth.kube.errors import ApiError, ConflictError
 from berth.runtime.reports import Reporter
-from berth.runtime.tasks import end
+from berth.runtime.tasks import Crowd
 from berth.scheduling.engine import Engine
 from berth.scheduling.instructions import Bind
 from berth.scheduling.observer import CycleObserver, Steps
@@ -107,19 +107,18 @@ class BindingTasks:
         self._engine, self._reporter, self._observer = engine, reporter, observer
         self._nominate = nominate
         self._on_settled = on_settled
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._crowd = Crowd(on_settled)
         self._preparing: dict[PodUid, _Preparing] = {}
         self._resting = 0
-        self._fault: BaseException | None = None
 
     def __len__(self) -> int:
         """How many placements are under way."""
-        return len(self._tasks)
+        return len(self._crowd)
 
     @property
     def busy(self) -> int:
         """How many placements are under way and not just waiting for others to do something."""
-        return len(self._tasks) - self._resting
+        return len(self._crowd) - self._resting
 
     @contextmanager
     def resting(self) -> Iterator[None]:
@@ -134,13 +133,11 @@ class BindingTasks:
     @property
     def fault(self) -> BaseException | None:
         """The first exception that no step accounts for: a bug; None as long as there is none."""
-        return self._fault
+        return self._crowd.fault
 
     def start(self, bind: Bind) -> None:
         """Carry a placement through."""
-        task = asyncio.create_task(self._run(bind))
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+        self._crowd.start(self._run(bind))
 
     def give_up(self, uid: PodUid, why: str) -> bool:
         """Give up a placement that PreBind plugins are at work for; returns whether there is one."""
@@ -152,18 +149,11 @@ class BindingTasks:
 
     async def finish(self) -> None:
         """Wait until those that are under way now have come to their end; being cancelled leaves them at it."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._crowd.finish()
 
     async def cancel(self) -> None:
         """Stop them all, and wait until they have stopped."""
-        await end(*self._tasks)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._fault = self._fault or task.exception()
-        self._on_settled()
+        await self._crowd.cancel()
 
     async def _run(self, bind: Bind) -> None:
         steps = Steps(bind.profile.scheduler_name, self._observer)

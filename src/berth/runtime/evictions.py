@@ -22,7 +22,7 @@ from berth.kube.dispatcher import Dispatcher, PatchOutcome, PatchResult
 from berth.kube.errors import KubeError
 from berth.runtime.binding import BindingTasks
 from berth.runtime.reports import Reporter
-from berth.runtime.tasks import end
+from berth.runtime.tasks import Crowd
 from berth.scheduling.engine import Engine
 from berth.scheduling.instructions import Evict
 
@@ -68,38 +68,25 @@ class Evictions:
         self._engine, self._bindings, self._reporter = engine, bindings, reporter
         self._dispatcher, self._observer, self._clock = dispatcher, observer, clock
         self._may_evict = may_evict
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._crowd = Crowd()
         self._failures: dict[PodUid, int] = {}
-        self._fault: BaseException | None = None
-
-    def __len__(self) -> int:
-        """How many are under way."""
-        return len(self._tasks)
 
     @property
     def fault(self) -> BaseException | None:
         """The first exception that no step accounts for: a bug; None as long as there is none."""
-        return self._fault
+        return self._crowd.fault
 
     def start(self, evict: Evict, nominated: Written | None) -> None:
         """Tell the victims to go, once the nomination is *nominated* in the API server, or has failed to be."""
-        task = asyncio.create_task(self._run(evict, nominated))
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+        self._crowd.start(self._run(evict, nominated))
 
     async def finish(self) -> None:
         """Wait until those that are under way now have come to their end."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._crowd.finish()
 
     async def cancel(self) -> None:
         """Stop them all, and wait until they have stopped."""
-        await end(*self._tasks)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._fault = self._fault or task.exception()
+        await self._crowd.cancel()
 
     async def _run(self, evict: Evict, nominated: Written | None) -> None:
         start_s = self._clock.monotonic()

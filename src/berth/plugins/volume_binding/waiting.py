@@ -1,18 +1,16 @@
-"""Who waits for which claims and volumes, so that a change wakes those whom it concerns.
+"""Wakes those who wait for claims and volumes.
 
-Nothing is asked of the API server: what it shows comes to those who wait, as it comes to everybody.  Owned by the
-VolumeBinding plugin.
+Owned by the VolumeBinding plugin.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from berth.api.storage import PersistentVolume, PersistentVolumeClaim
 from berth.cluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from berth.cluster.objects import Objects
 from berth.framework.handle import Wait
 from berth.plugins.volume_binding.booking import Booking
+from berth.plugins.waits import Waits
 
 
 class Waiters:
@@ -23,40 +21,27 @@ class Waiters:
     """
 
     def __init__(self, objects: Objects) -> None:
-        self._waits: defaultdict[str, set[Wait]] = defaultdict(set)
+        self._waits = Waits()
         objects.listen(PERSISTENT_VOLUME, self._volume_changed)
         objects.listen(PERSISTENT_VOLUME_CLAIM, self._claim_changed)
 
-    @contextmanager
-    def told(self, wait: Wait, booking: Booking) -> Iterator[None]:
+    def told(self, wait: Wait, booking: Booking) -> AbstractContextManager[None]:
         """A block during which *wait* is woken by changes of what *booking* is about."""
         topics = {binding.claim.key for binding in booking.bindings}
         topics |= {binding.volume.metadata.name for binding in booking.bindings}
         topics |= {provisioning.claim.key for provisioning in booking.provisionings}
-        for topic in topics:
-            self._waits[topic].add(wait)
-        try:
-            yield
-        finally:
-            for topic in topics:
-                self._waits[topic].discard(wait)
-                if not self._waits[topic]:
-                    del self._waits[topic]
+        return self._waits.told(wait, topics)
 
     def _volume_changed(self, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
         volume = new or old
         if not self._waits or volume is None:
             return
-        self._wake(volume.metadata.name)
+        self._waits.wake(volume.metadata.name)
         reference = volume.spec.claim_ref
         if reference is not None:
-            self._wake(f"{reference.namespace}/{reference.name}")
+            self._waits.wake(f"{reference.namespace}/{reference.name}")
 
     def _claim_changed(self, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         claim = new or old
         if self._waits and claim is not None:
-            self._wake(claim.key)
-
-    def _wake(self, topic: str) -> None:
-        for wait in self._waits.get(topic, ()):
-            wait.wake()
+            self._waits.wake(claim.key)
