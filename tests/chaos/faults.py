@@ -25,7 +25,7 @@ READS = frozenset({"get", "list", "watch"})
 class Kind(enum.StrEnum):
     """What happens to a request, or to a line of a watch."""
 
-    PASS = "none"
+    NOTHING = "nothing"
     REFUSE = "refuse"  # answered with an error; the server never sees it
     AFTER_COMMIT = "after-commit"  # carried out, and answered with 504
     CUT = "cut"  # the connection breaks before the server sees it
@@ -127,7 +127,7 @@ class FaultPlan:
             delay_s = chance.random() * rates.longest_delay_s if chance.random() < rates.delay else 0.0
             status = chance.choice(_refusals(verb))
             if verb in READS and kind in {Kind.AFTER_COMMIT, Kind.CUT_AFTER}:
-                kind = Kind.PASS
+                kind = Kind.NOTHING
             return self._fate(kind, delay_s, status if kind is Kind.REFUSE else 0)
 
     def of_line(self, resource: str) -> Fate:
@@ -159,11 +159,11 @@ class FaultPlan:
         return self._chances[verb, resource]
 
     def _fate(self, kind: Kind, delay_s: float, status: int) -> Fate:
-        if kind is not Kind.PASS:
+        if kind is not Kind.NOTHING:
             self.counts[f"{kind} {status}" if status else str(kind)] += 1
         if delay_s:
             self.counts["delay"] += 1
-        if kind is not Kind.PASS or delay_s:
+        if kind is not Kind.NOTHING or delay_s:
             self.last_fault_s = time.monotonic()
         return Fate(kind, delay_s, status)
 
@@ -175,7 +175,7 @@ def _draw(chance: random.Random, rates: Rates, kinds: tuple[Kind, ...]) -> Kind:
         if at < rate:
             return kind
         at -= rate
-    return Kind.PASS
+    return Kind.NOTHING
 
 
 def _refusals(verb: str) -> tuple[int, ...]:

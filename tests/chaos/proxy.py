@@ -18,6 +18,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from tests.chaos.faults import STATUS_REASONS, Fate, FaultPlan, Kind
 
+from berth.runtime.tasks import end
 from berth.sandbox.certificates import ServerIdentity, make_identity
 from berth.sandbox.kubeconfig import write_kubeconfig
 from berth.sandbox.objects import utc_now
@@ -132,7 +133,7 @@ class ChaosProxy:
             await self._runner.cleanup()
         if self._session is not None:
             await self._session.close()
-        await asyncio.sleep(0)
+        await end(*(asyncio.all_tasks() - {asyncio.current_task()}))  # those of cut connections
 
     async def _abort_all(self) -> None:
         for transport in tuple(self._open):
