@@ -10,24 +10,21 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-import threading
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 from tests.chaos.faults import STATUS_REASONS, Fate, FaultPlan, Kind
+from tests.chaos.loops import LoopThread
 
-from berth.runtime.tasks import end
 from berth.sandbox.certificates import ServerIdentity, make_identity
 from berth.sandbox.kubeconfig import write_kubeconfig
 from berth.sandbox.objects import utc_now
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
-
-T = TypeVar("T")
 
 LOOPBACK = "127.0.0.1"
 _HOP_BY_HOP = frozenset(
@@ -36,7 +33,6 @@ _HOP_BY_HOP = frozenset(
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 LOSES_FOR_S = 0.5  # after the first lost line
 _POLL_S = 0.02
-_CALL_S = 30.0
 
 
 class Asked(NamedTuple):
@@ -74,8 +70,7 @@ class ChaosProxy:
         self.plan = plan
         self._upstream = upstream.rstrip("/")
         self._identity: ServerIdentity | None = make_identity(utc_now()) if tls else None
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="chaos-proxy")
+        self._thread = LoopThread("chaos-proxy")
         self._open: set[asyncio.Transport] = set()
         self._lost: set[tuple[str, str]] = set()  # watches (path and peer) that have to list again
         self._session: aiohttp.ClientSession | None = None
@@ -84,14 +79,12 @@ class ChaosProxy:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        self._call(self._start())
+        self._thread.call(self._start())
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._call(self._stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.call(self._stop())
+        self._thread.stop()
 
     def kubeconfig(self, path: Path, token: str | None = None) -> Path:
         """Write credentials for clients of this proxy."""
@@ -106,7 +99,7 @@ class ChaosProxy:
 
     def cut_all(self) -> None:
         """Break every connection; new ones are welcome."""
-        self._call(self._abort_all())
+        self._thread.call(self._abort_all())
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -133,15 +126,11 @@ class ChaosProxy:
             await self._runner.cleanup()
         if self._session is not None:
             await self._session.close()
-        await end(*(asyncio.all_tasks() - {asyncio.current_task()}))  # those of cut connections
 
     async def _abort_all(self) -> None:
         for transport in tuple(self._open):
             transport.abort()
         self._open.clear()
-
-    def _call(self, work: Coroutine[None, None, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_CALL_S)
 
     # -- requests -----------------------------------------------------------------------------------------------
 
