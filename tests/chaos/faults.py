@@ -53,6 +53,7 @@ class Rates:
         lose: lines that never come, up to a 410.
         end: a watch that breaks off.
         longest_delay_s: see `delay`.
+        reads: whether reads, too, are refused, delayed and cut.
     """
 
     delay: float = 0.0
@@ -64,10 +65,11 @@ class Rates:
     lose: float = 0.0
     end: float = 0.0
     longest_delay_s: float = 0.2
+    reads: bool = True
 
     def __post_init__(self) -> None:
-        wrong = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "longest_delay_s"}
-        if bad := {name: rate for name, rate in wrong.items() if not 0.0 <= rate <= 1.0}:
+        rates = {each.name: getattr(self, each.name) for each in fields(self)[:-2]}
+        if bad := {name: rate for name, rate in rates.items() if not 0.0 <= rate <= 1.0}:
             raise ValueError(f"rates are from 0 to 1, got {bad}")
 
 
@@ -99,6 +101,7 @@ class FaultPlan:
         rates: for requests and lines to come.
         spared: resources to which nothing happens, such as `leases`.
         stalled: resources whose watches deliver nothing, without being cut.
+        severed: resources for which every request is cut, such as `leases`.
         isolated: whether every connection is broken and none comes about.
         counts: how many faults there were, by kind.
         last_fault_s: when the last one was, by the clock that never goes back.
@@ -108,6 +111,7 @@ class FaultPlan:
     rates: Rates = CALM
     spared: frozenset[str] = frozenset()
     stalled: frozenset[str] = frozenset()
+    severed: frozenset[str] = frozenset()
     isolated: bool = False
     counts: Counter[str] = field(default_factory=Counter)
     last_fault_s: float = 0.0
@@ -123,6 +127,10 @@ class FaultPlan:
         """
         with self._lock:
             chance, rates = self._chance(verb, resource), self._rates(resource)
+            if resource.partition("/")[0] in self.severed:
+                return self._fate(Kind.CUT, 0.0, 0)
+            if verb in READS and not rates.reads:
+                rates = CALM
             kind = _draw(chance, rates, _OF_REQUESTS)
             delay_s = chance.random() * rates.longest_delay_s if chance.random() < rates.delay else 0.0
             status = chance.choice(_refusals(verb))
@@ -141,7 +149,8 @@ class FaultPlan:
     def heal(self) -> None:
         """No more faults from now on."""
         with self._lock:
-            self.rates, self.stalled, self.isolated = CALM, frozenset(), False
+            self.rates, self.isolated = CALM, False
+            self.stalled = self.severed = frozenset()
             self.last_fault_s = time.monotonic()
 
     def note(self, kind: str) -> None:

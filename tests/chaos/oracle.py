@@ -24,7 +24,7 @@ from tests.chaos.rules import RULES, devices_given_twice
 from tests.chaos.world import FINISHED, KINDS, Change, JsonObject, World, key_of, node_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from tests.support.client import ApiClient
 
@@ -93,21 +93,28 @@ class Judge:
         nodes += [now] if now is not None else []
         if not nodes:
             return ["there is no such node"]
-        gone = [each.obj for each in self._pods if each.obj["metadata"]["uid"] != pod["metadata"]["uid"]]
-        worlds = [(self.world, node) for node in nodes]
-        if gone:
-            worlds += [(self.world.with_changes(None, gone), node) for node in nodes]
+        worlds = [
+            (self.world.with_changes([*extra, node], pods), node) for node in nodes for extra, pods in self._pasts(pod)
+        ]
         found = []
         for name, rule in RULES.items():
             texts = []
             for world, node in worlds:
-                text = rule(world if node is now else world.with_changes(node, ()), pod, node)
+                text = rule(world, pod, node)
                 if not text:
                     break
                 texts.append(text)
             else:
-                found.append(f"{name}: {texts[0]}")
+                found.append(f"{name}: {texts[-1]}")
         return found
+
+    def _pasts(self, pod: JsonObject) -> Iterator[tuple[list[JsonObject], list[JsonObject]]]:
+        """Nodes and pods that the scheduler may still have taken to be there, the more of them the earlier."""
+        pods = [each.obj for each in self._pods if each.obj["metadata"]["uid"] != pod["metadata"]["uid"]]
+        nodes = [each.obj for each in self._nodes if self.world.get("nodes", each.obj["metadata"]["name"]) is None]
+        for extra in [nodes, []] if nodes else [[]]:
+            for more in [pods, []] if pods else [[]]:
+                yield extra, more
 
     def _expire(self, now_s: float) -> None:
         for departed in (self._nodes, self._pods):
@@ -210,8 +217,8 @@ class Oracle:
         version = page["metadata"]["resourceVersion"]
         store = self._stores.setdefault(kind, {})
         shown = {key_of(obj): obj for obj in page["items"] or []}
-        for key in store.keys() - shown.keys():
-            self._see(kind, store[key], version, deleted=True)
+        for key in store.keys() - shown.keys():  # when is not known: as early as it can have been
+            self._see(kind, store[key], store[key]["metadata"]["resourceVersion"], deleted=True)
         for key, obj in shown.items():
             if key not in store or _identity(store[key]) != _identity(obj):
                 self._see(kind, obj, obj["metadata"]["resourceVersion"], initial=initial)

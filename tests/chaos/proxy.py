@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
+import time
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
-from tests.chaos.faults import STATUS_REASONS, Fate, FaultPlan, Kind
+from tests.chaos.faults import READS, STATUS_REASONS, Fate, FaultPlan, Kind
 from tests.chaos.loops import LoopThread
 
 from berth.sandbox.certificates import ServerIdentity, make_identity
@@ -76,6 +77,7 @@ class ChaosProxy:
         self._session: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
         self.url = ""
+        self.forwarded: list[tuple[float, Asked]] = []  # writes that reached the server, and when
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -157,6 +159,8 @@ class ChaosProxy:
             return _refusal(fate.status)
         if fate.kind is Kind.CUT:
             return _broken(request)
+        if wanted.verb not in READS:
+            self.forwarded.append((time.monotonic(), wanted))
         async with await self._forward(request) as answer:
             if wanted.verb == "watch" and answer.status == 200:
                 return await self._relay_watch(request, wanted.resource, answer)

@@ -71,12 +71,12 @@ class World:
         """All pods that take room somewhere."""
         return (pod for on_node in self._on_node.values() for pod in on_node.values())
 
-    def with_changes(self, node: JsonObject | None, pods: Iterable[JsonObject]) -> World:
-        """This world as it would be with another version of a node, and with more pods."""
+    def with_changes(self, nodes: Iterable[JsonObject], pods: Iterable[JsonObject]) -> World:
+        """This world as it would be with other versions of nodes, or more of them, and with more pods."""
         other = World()
-        other._objects = {**self._objects}
-        if node is not None:
-            other._objects["nodes"] = {**self._objects["nodes"], key_of(node): node}
+        other._objects = {**self._objects, "nodes": {**self._objects["nodes"]}}
+        for node in nodes:
+            other.apply("nodes", node)
         other._on_node = self._on_node
         if pods := list(pods):
             other._objects["pods"] = {**self._objects["pods"]}

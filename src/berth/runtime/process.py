@@ -16,7 +16,7 @@ from berth.config.options import RunOptions
 from berth.config.types import KubeSchedulerConfiguration
 from berth.config.versions import VersionRow
 from berth.framework.features import Features
-from berth.kube.clock import SYSTEM_CLOCK, Backoff, Clock
+from berth.kube.clock import SYSTEM_CLOCK, Backoff, Clock, steady
 from berth.kube.discovery import Discovery, discover
 from berth.kube.dispatcher import Dispatcher
 from berth.kube.errors import ForbiddenError, KubeError, UnauthorizedError
@@ -92,6 +92,7 @@ class Process:
     ) -> None:
         self.synced = False
         self._config, self._clock = config, clock
+        self._steady = steady(clock)  # a clock that is set back must not prolong the pauses of pods
         self.started_s = self._wall_s()
         qps, burst = config.client_connection.qps, config.client_connection.burst
         self._dispatcher = Dispatcher(session, qps=qps, burst=burst, clock=clock)
@@ -119,7 +120,7 @@ class Process:
             nominate=features.enabled("NominatedNodeNameForExpectation"),
             on_settled=self._wake,
         )
-        self._decisions = DecisionLoop(self._engine, self._bindings, self._reporter, self._metrics, clock)
+        self._decisions = DecisionLoop(self._engine, self._bindings, self._reporter, self._metrics, self._steady)
         self._engine.queue.on_activity = self._decisions.wake
         self._metrics.watch(self._engine)
         self._name_absent_plugins()
@@ -302,7 +303,7 @@ class Process:
         )
 
     def _wall_s(self) -> float:
-        return self._clock.wall_ns() / 1e9
+        return self._steady.wall_ns() / 1e9
 
     def _may_bind(self) -> bool:
         return self._elector is None or self._elector.may_still_lead
