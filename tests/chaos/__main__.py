@@ -9,16 +9,14 @@ import argparse
 import sys
 import tempfile
 import time
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from e2e.controlplane import build
-from tests.chaos.clusters import real_cluster
+from tests.chaos.clusters import cluster_named
 from tests.chaos.stage import Figures, Stage
 from tests.chaos.suites import SUITES
-from tests.integration.clusters import EmbeddedCluster
-from tests.support.controlplane import find_assets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-chaos-")))
         for server in arguments.server or ("embedded", "real"):
-            cluster = stack.enter_context(_cluster(server, folder, arguments.kubernetes))
+            cluster = stack.enter_context(cluster_named(server, folder, arguments.kubernetes))
             for name in arguments.suite or SUITES:
                 logs = folder / f"{server}-{name}"
                 logs.mkdir()
@@ -76,15 +74,6 @@ def _tell(name: str, server: str, seed: int, figures: Figures) -> None:
         print(f"    {violation}")
     if figures.violations:
         print(f"    repeat: {command(seed, server, name)}", flush=True)
-
-
-def _cluster(server: str, folder: Path, kubernetes: str) -> AbstractContextManager[Cluster]:
-    if server == "embedded":
-        return EmbeddedCluster(folder)
-    assets = find_assets(kubernetes)
-    if assets is None:
-        sys.exit(f"no control plane for Kubernetes {kubernetes}: run `make envtest K8S={kubernetes}` first")
-    return real_cluster(assets)
 
 
 def _parser() -> argparse.ArgumentParser:
