@@ -83,7 +83,7 @@ def allocatable(node: JsonObject, **amounts: str) -> Step:
 
 def heartbeat(node: JsonObject) -> Step:
     """What a kubelet does every few minutes."""
-    condition = {
+    ready = {
         "type": "Ready",
         "status": "True",
         "reason": "KubeletReady",
