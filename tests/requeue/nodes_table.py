@@ -202,8 +202,8 @@ ROOM: Mapping[str, Scenario] = {
         must_not=[create(a_node("second", cpu="2"))],
         wakes=[create(a_node("third", cpu="2500m"))],
     ),
-    "no nodes at all; the first node wakes it; a label of the pod must not": Scenario(
-        pod=PLAIN, because="no nodes available to schedule pods", wakes=[create(NODE)]
+    "no nodes at all; the first node wakes it; nothing has to keep it asleep": Scenario(
+        pod=PLAIN, because="no nodes available to schedule pods", retried=True, wakes=[create(NODE)]
     ),
     "a node was taken away; the same node brought back wakes it; another that is too small must not": Scenario(
         pod=LARGE,

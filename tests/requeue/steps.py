@@ -34,9 +34,10 @@ class Scenario:
         pod: the pod, by the name of `WEB`.
         because: a part of what it is told.
         world: what is there before it.
-        must_not: done one after the other first; none may cause an attempt.
+        must_not: done one after the other first; none may have it tried.
         wakes: done then; the pod is bound by it.
         binds: whether that is so, or there is only another attempt, because somebody else would have to act first.
+        retried: whether it is tried again and again anyhow, so that nothing can be said to wake it in vain.
     """
 
     pod: JsonObject
@@ -45,6 +46,7 @@ class Scenario:
     must_not: Sequence[Step] = field(default_factory=tuple)
     wakes: Sequence[Step] = field(default_factory=tuple)
     binds: bool = True
+    retried: bool = False
 
 
 def create(*objects: JsonObject) -> Step:

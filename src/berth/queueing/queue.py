@@ -193,7 +193,7 @@ class SchedulingQueue:
         finally:
             self.done(entry.uid)
         if self._places.is_poppable(place):
-            self._wake()
+            self.wake()
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Let pods be tried at once, pause or not; those in flight will return at once, unknown ones are left out."""
@@ -204,7 +204,16 @@ class SchedulingQueue:
             elif pod.uid in self._in_flight:
                 self._in_flight.record(FORCE_ACTIVATE, None, pod)
         if activated:
-            self._wake()
+            self.wake()
+
+    def end_pauses(self, event: ClusterEvent) -> None:
+        """Let all pods that pause be tried at once: what they failed for is no longer so, by *event*."""
+        activated = False
+        for entry in list(self._places.backoff):
+            self._places.backoff.remove(entry.key)
+            activated |= self._places.move_to_active(entry, event.label, from_backoff=True)
+        if activated:
+            self.wake()
 
     # Time
 
@@ -214,7 +223,7 @@ class SchedulingQueue:
         for entry in self._places.backoff.pop_completed():
             activated |= self._places.move_to_active(entry, BACKOFF_COMPLETE, from_backoff=True)
         if activated:
-            self._wake()
+            self.wake()
 
     def flush_unschedulable_leftover(self) -> None:
         """Let those pods be tried that waited too long for an event; to be called every 30 seconds."""
@@ -236,7 +245,12 @@ class SchedulingQueue:
         for uid in self._in_flight.uids():
             self._in_flight.done(uid)
         self.closed = True
-        self._wake()
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell whoever asks for work that there is some."""
+        if self.on_activity is not None:
+            self.on_activity()
 
     # Questions
 
@@ -286,7 +300,7 @@ class SchedulingQueue:
             self._places.count_rejectors(entry if self.get_pod(info.key) is stale else stale, -1)
         if activated:
             self.nominator.add(info)
-            self._wake()
+            self.wake()
 
     def _take(self, entry: QueuedPodInfo) -> bool:
         entry.attempts += 1
@@ -328,7 +342,7 @@ class SchedulingQueue:
             poppable |= self._places.is_poppable(self._requeue(entry, strategy, event.label))
         self._in_flight.record(event, old, new)
         if poppable:
-            self._wake()
+            self.wake()
 
     def _requeue_after_update(self, entry: QueuedPodInfo, events: Iterable[ClusterEvent], old: Pod, new: Pod) -> None:
         place = Place.UNSCHEDULABLE
@@ -338,7 +352,7 @@ class SchedulingQueue:
                 continue
             place = self._requeue(entry, strategy, event.label)
             if self._places.is_poppable(place):
-                self._wake()
+                self.wake()
                 return
 
     # Rules
@@ -394,7 +408,3 @@ class SchedulingQueue:
         if event == UNSCHEDULABLE_TIMEOUT and self._behaviours.leftover_flush_retries_gated_pods:
             return True
         return self._hints.may_open_gate(entry, event)
-
-    def _wake(self) -> None:
-        if self.on_activity is not None:
-            self.on_activity()

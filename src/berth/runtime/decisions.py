@@ -15,7 +15,7 @@ from berth.runtime.binding import BindingTasks
 from berth.runtime.reports import Reporter
 from berth.runtime.tasks import end
 from berth.scheduling.engine import Engine
-from berth.scheduling.instructions import Bind, Instruction, Report
+from berth.scheduling.instructions import Bind, Denominate, Instruction, Report
 
 BURST_S: Final = 0.004  # how long decisions may keep I/O waiting
 MAX_BINDINGS: Final = (
@@ -115,6 +115,8 @@ class DecisionLoop:
             self._bindings.start(instruction)
         elif isinstance(instruction, Report):
             self._reporter.report(instruction)
+        elif isinstance(instruction, Denominate):
+            self._reporter.denominate(instruction.pod)
 
     async def _every(self, period_s: float, call: Callable[[], object]) -> None:
         """Call now, and at whole multiples of a period of the wall clock, with which backoffs are aligned."""

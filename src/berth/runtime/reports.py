@@ -70,6 +70,10 @@ class Reporter:
         """The pod will be bound to a node once what PreBind or Permit wait for has happened."""
         self._patch(pod, StatusChange(nominated_node_name=node_name))
 
+    def denominate(self, pod: Pod) -> None:
+        """The node that the pod hoped for is gone."""
+        self._patch(pod, StatusChange(nominated_node_name=""))
+
     def _patch(self, pod: Pod, change: StatusChange) -> None:
         known = KnownStatus(conditions=pod.status.conditions, nominated_node_name=pod.status.nominated_node_name)
         meta = pod.metadata

@@ -36,7 +36,7 @@ from berth.queueing.entries import QueuedPodInfo
 from berth.queueing.queue import QueueError, SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
-from berth.scheduling.instructions import Bind, Drop, Instruction, Report
+from berth.scheduling.instructions import Bind, Denominate, Drop, Instruction, Report
 from berth.scheduling.observer import EngineObserver, NoCycleObserver
 from berth.scheduling.waiting import WaitingPod, WaitingPods
 
@@ -89,6 +89,7 @@ class Engine:
         self.profiles = profiles
         self._features = features
         self._lister = lister
+        self._hopeless: dict[PodUid, Pod] = {}  # as they were when the node that they were nominated to went
         self._observer, self._now = observer, observer.stopwatch
         unassigned = Resource(features.behaviours.unscheduled_pod_event_resource)
         self._unassigned_added = ClusterEvent(unassigned, Action.ADD).label
@@ -151,10 +152,14 @@ class Engine:
             self._observer.event_handled(self._unassigned_deleted, self._now() - start_s)
 
     def node_added(self, node: Node) -> None:
-        """A node appeared."""
+        """A node appeared; pods that found no node at all do not sit out their pauses for the first one."""
         start_s = self._now()
-        if self._set_node(node):
-            self._move(NODE_ADD, None, node, spent_s=self._now() - start_s)
+        is_first = not len(self.cluster.table)
+        if not self._set_node(node):
+            return
+        self._move(NODE_ADD, None, node, spent_s=self._now() - start_s)
+        if is_first:
+            self.queue.end_pauses(NODE_ADD)
 
     def node_updated(self, old: Node, new: Node) -> None:
         """A node changed; *old* is its version before."""
@@ -174,12 +179,19 @@ class Engine:
             self._move(event, old, new, spent_s=spent_s)
 
     def node_deleted(self, node: Node) -> None:
-        """A node is gone."""
+        """A node is gone, and with it the hopes of the pods that were nominated to it: they are tried again at once."""
         self._move(NODE_DELETE, node, None)
         try:
             self.cluster.remove_node(node.metadata.name)
         except CacheError as fault:
             _log.warning("node deleted: %s", fault)
+        hopeful = self.queue.nominator.pods_on(node.metadata.name)
+        for info in hopeful:
+            self.queue.nominator.delete(info.uid)
+            self._hopeless[info.uid] = info.pod
+        if hopeful:
+            self.queue.activate(info.pod for info in hopeful)
+            self.queue.wake()
 
     def object_added(self, kind: Kind[K], obj: K) -> None:
         """An object of another kind appeared."""
@@ -205,7 +217,9 @@ class Engine:
     # -- deciding -------------------------------------------------------------------------------------------------
 
     def next_instruction(self) -> Instruction | None:
-        """Take the next pod from the queue and decide about it; None if no pod is ready."""
+        """Take the next pod from the queue and decide about it; None if no pod is ready, and nothing else is due."""
+        if self._hopeless and (denominate := self._next_denomination()) is not None:
+            return denominate
         queued = self.queue.pop()
         if queued is None:
             return None
@@ -223,6 +237,17 @@ class Engine:
             self.queue.done(pod.uid)
             return Drop(pod)
         return self._decide(algorithm, queued)
+
+    def _next_denomination(self) -> Denominate | None:
+        """The next pod whose status still names a node that is gone; it may have been a while since it went."""
+        while self._hopeless:
+            _, pod = self._hopeless.popitem()
+            now = self._lister(pod.key)
+            if now is None or now.uid != pod.uid or now.spec.node_name:
+                continue
+            if (name := now.status.nominated_node_name) and self.cluster.table.row_of(name) is None:
+                return Denominate(now)
+        return None
 
     def _decide(self, algorithm: Algorithm, queued: QueuedPodInfo) -> Instruction:
         try:

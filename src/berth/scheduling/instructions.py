@@ -63,4 +63,11 @@ class Drop:
     pod: Pod
 
 
-Instruction = Bind | Report | Drop
+@dataclass(frozen=True, slots=True)
+class Denominate:
+    """Clear ``status.nominatedNodeName``: the node is gone."""
+
+    pod: Pod
+
+
+Instruction = Bind | Report | Denominate | Drop
