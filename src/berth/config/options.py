@@ -35,6 +35,7 @@ _ELECTION_DEFAULTS = LeaderElection()
 _CONNECTION_DEFAULTS = ClientConnection()
 _FIVE_SECONDS = Duration.of_seconds(5)
 _TEN_SECONDS = Duration.of_seconds(10)
+_ONE_MINUTE = Duration.of_seconds(60)
 _FIVE_MINUTES = Duration.of_seconds(300)
 
 
@@ -114,6 +115,8 @@ class RunOptions:
     logging_format: str = "text"
     v: int = 0
     vmodule: tuple[tuple[str, int], ...] = ()
+
+    self_audit_period: Duration = _ONE_MINUTE
 
     version: str = ""
 

@@ -272,6 +272,10 @@ class SchedulingQueue:
         """How many pods are being tried."""
         return len(self._in_flight)
 
+    def is_in_flight(self, uid: PodUid) -> bool:
+        """Whether a pod is being tried."""
+        return uid in self._in_flight
+
     def get_pod(self, key: PodKey) -> QueuedPodInfo | None:
         """The pod of that key, if it waits; pods in flight do not."""
         return self._places.get(key)

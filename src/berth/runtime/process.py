@@ -11,6 +11,7 @@ import socket
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
+from berth.cluster.objects import Kind
 from berth.config.faults import ConfigError
 from berth.config.options import RunOptions
 from berth.config.types import KubeSchedulerConfiguration
@@ -25,6 +26,7 @@ from berth.kube.leases import ElectionConfig, LeaderElector, LeadershipLostError
 from berth.kube.reflector import Handler, KubeObject, Reflector, Resource
 from berth.kube.session import Api
 from berth.runtime.assembly import Surroundings, build_engine
+from berth.runtime.audit import SelfAudit
 from berth.runtime.binding import ApiBinder, BindingTasks
 from berth.runtime.decisions import DecisionLoop
 from berth.runtime.faults import StartError
@@ -102,7 +104,7 @@ class Process:
         self._pods = self._informer(session, PODS, PodHandler(self.engine))
         self._nodes = self._informer(session, NODES, NodeHandler(self.engine))
         self._session = session
-        self._others: list[Reflector[Any]] = []
+        self._others: list[tuple[Kind[Any], Reflector[Any]]] = []
         self._metrics = Measured(row, features, registry, stopwatch=clock.monotonic, wall=self._wall_s)
         self._start_fault: StartError | None = None
         self._faulty = asyncio.Event()
@@ -123,6 +125,16 @@ class Process:
         self._decisions = DecisionLoop(self._engine, self._bindings, self._reporter, self._metrics, self._steady)
         self._engine.queue.on_activity = self._decisions.wake
         self._metrics.watch(self._engine)
+        self._audit_period_s = options.self_audit_period.seconds
+        self._audit = SelfAudit(
+            self._engine,
+            self._pods.store,
+            self._nodes.store,
+            lambda: ((kind, informer.store) for kind, informer in self._others),
+            found=self._metrics.audit_found,
+            finished=self._metrics.audited,
+            clock=clock,
+        )
         self._name_absent_plugins()
 
     def engine(self) -> Engine:
@@ -151,7 +163,8 @@ class Process:
             LeadershipLostError: another replica leads now.
         """
         informers = (self._inform(self._pods), self._inform(self._nodes), self._inform_lookups())
-        background = [asyncio.create_task(part) for part in (*others, self._recorder.run(), *informers)]
+        parts = (*others, self._recorder.run(), *informers, *([self._audit_self()] if self._audit_period_s else []))
+        background = [asyncio.create_task(part) for part in parts]
         leading = asyncio.create_task(self._lead())
         ends = [asyncio.create_task(stop.wait()), asyncio.create_task(self._faulty.wait())]
         try:
@@ -201,12 +214,12 @@ class Process:
         for kind in kinds:
             if is_served(kind, discovery):
                 informer = self._informer(self._session, resource_of(kind), ObjectHandler(self.engine, kind))
-                self._others.append(informer)
+                self._others.append((kind, informer))
             else:
                 _log.warning("the API server does not serve %s: rules that rest on it do not apply", kind.name)
         self._discovered.set()
         async with asyncio.TaskGroup() as group:
-            for informer in self._others:
+            for _, informer in self._others:
                 group.create_task(informer.run())
             await asyncio.Event().wait()  # this goes on as long as the process, informers or not
 
@@ -227,16 +240,27 @@ class Process:
         if self.synced:
             return
         self._informing.set()
-        await self._discovered.wait()
-        # Objects that rules rest on come first, so that no pod is judged before they are known.
-        for informer in (*self._others, self._nodes, self._pods):
-            await informer.wait_synced()
+        await self._all_read()
         # What was just read stays for long: a collection that walks over all of it would hold decisions up.
         gc.collect()
         gc.freeze()
         gc.set_threshold(100_000, 50, 100)
         self.synced = True
         _log.info("synced: %d nodes, %d pods", len(self._nodes.store), len(self._pods.store))
+
+    async def _all_read(self) -> None:
+        """Wait until every informer has read what there is.
+
+        Objects that rules rest on come first, so that no pod is judged before they are known.
+        """
+        await self._discovered.wait()
+        for informer in (*(informer for _, informer in self._others), self._nodes, self._pods):
+            await informer.wait_synced()
+
+    async def _audit_self(self) -> None:
+        """See now and then that no event was lost between informers and core, also while another replica leads."""
+        await self._all_read()
+        await self._audit.run(self._audit_period_s)
 
     async def _decide(self) -> None:
         if self._elector is not None:
