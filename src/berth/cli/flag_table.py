@@ -1,8 +1,7 @@
-"""Every flag of the scheduler command: name, kind of value, and a line of help, in the reference's groups, and
-those that only this scheduler has in one of their own.
+"""Every flag of the scheduler command: name, kind of value, and a line of help, in the reference's groups.
 
-Defaults are those of `berth.cli.flags.RunOptions`, whose fields are named after the flags. Reading the table is the
-business of ``cli.flags``.
+Flags that only this scheduler has are in a group of their own. Defaults are those of `berth.cli.flags.RunOptions`,
+whose fields are named after the flags. Reading the table is the business of ``cli.flags``.
 """
 
 from __future__ import annotations

@@ -190,6 +190,8 @@ def validate_options(options: RunOptions, row: VersionRow, gates: FeatureGates) 
         *_logging_faults(options, gates),
         *_metrics_faults(options, row),
     ]
+    if options.self_audit_period.seconds < 0:
+        faults.append(invalid("--self-audit-period", str(options.self_audit_period), "must not be negative"))
     oldest = options.min_compatibility_version
     if oldest is not None and _order(oldest) > _order(row.minor):
         faults.append(invalid("--min-compatibility-version", oldest, f"is above the emulated version {row.minor}"))
