@@ -23,6 +23,8 @@ from tests.chaos.loops import LoopThread
 from tests.chaos.rules import RULES, devices_given_twice
 from tests.chaos.world import FINISHED, KINDS, Change, JsonObject, World, key_of, node_of
 
+from berth.runtime.tasks import end
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
@@ -204,6 +206,7 @@ class Oracle:
         self._tasks = [asyncio.create_task(self._follow(kind)) for kind in self._kinds]
 
     async def _close(self) -> None:
+        await end(*self._tasks)
         await self._http.close()
 
     async def _serves(self, path: str) -> bool:
