@@ -90,6 +90,7 @@ class Stage:
         token: str | None = None,
         config: Mapping[str, Any] = ALONE,
         command: Sequence[str] = (),
+        flags: Sequence[str] = ("--secure-port=0",),
     ) -> SchedulerProcess:
         """Start a scheduler behind a proxy, by default the first."""
         name = f"berth-{len(self.scene.schedulers)}"
@@ -97,7 +98,7 @@ class Stage:
         connection = {**FAST, "kubeconfig": str(kubeconfig)}
         scheduler = SchedulerProcess(
             self.folder,
-            "--secure-port=0",
+            *flags,
             config={"clientConnection": connection, **config},
             name=name,
             command=command or (str(COMMAND),),
