@@ -124,6 +124,7 @@ class SchedulingQueue:
             self._enter(new, self._pod_update)
             return
         entry.info = new
+        entry.kept_likeness = b""
         self.nominator.update(old, new)
         if self._places.place_of(new.key) is Place.UNSCHEDULABLE:
             self._requeue_after_update(entry, events, old, new.pod)
@@ -336,10 +337,12 @@ class SchedulingQueue:
     def _move(self, candidates: Iterable[QueuedPodInfo], event: ClusterEvent, old: Any, new: Any) -> None:
         poppable = False
         inquiry = self._hints.about(event, old, new)
+        about_a_waiting_pod = any(isinstance(each, Pod) and each.key in self._places for each in (old, new))
+        answers = {} if about_a_waiting_pod else inquiry.answers  # looked up here, since thousands may wait
         for entry in candidates:
             if entry.gating_plugin and not self._may_open_gate(entry, event):
                 continue
-            strategy = inquiry.judge(entry)
+            strategy = answers.get(entry.kept_likeness) or inquiry.judge_alike(entry)
             if strategy is Strategy.SKIP:
                 continue
             self._places.unschedulable.remove(entry.key)
