@@ -48,18 +48,20 @@ def a_large_node(name: str) -> JsonObject:
     return a_node(name, cpu="16", memory="32Gi", labels={"zone": "a"})
 
 
-def some_pods(chance: random.Random, prefix: str, count: int, *, sociable: bool = True) -> list[JsonObject]:
+def some_pods(chance: random.Random, prefix: str, count: int, *, relying: bool = True) -> list[JsonObject]:
     """Pods with all kinds of wishes, most of which fit on `some_nodes`.
 
     Args:
         chance: for what is not settled by a pod's turn.
         prefix: of their names.
         count: how many.
-        sociable: whether some care about where others are. Where bindings fail for good, what one of those relied on
+        relying: whether some need others to be where they are. Where bindings are lost for good, what those relied on
             may turn out not to be so, and no scheduler can help it.
     """
     pods = [_pod(chance, f"{prefix}-{i:03}", i) for i in range(count)]
-    return [pod for pod in pods if sociable or not pod["metadata"]["labels"]]
+    return [
+        pod for pod in pods if relying or not pod["metadata"]["labels"].get("app", "").startswith(("near", "spread"))
+    ]
 
 
 def _pod(chance: random.Random, name: str, number: int) -> JsonObject:

@@ -3,7 +3,8 @@
 `Judge` is told of changes and finds violations; it knows no network. `Oracle` follows an API server past any proxy, on
 a thread of its own, and hands what it sees to a judge. The scheduler may have decided on something slightly older than
 the world at the moment of the binding, and is not blamed for it: what others changed within `grace_s` counts as it was
-before, too. What the scheduler itself bound never does.
+before, too. What the scheduler itself bound never does. Bindings are sent side by side, so one may arrive before another on
+which it relies: what is wrong only because somebody is not there yet is wrong if they do not come within `PATIENCE_S`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from tests.support.client import ApiClient
 
 GRACE_S = 2.0
+PATIENCE_S = 5.0
+RELYING = frozenset({"together", "spread"})  # rules that others may be needed for
 SETTLE_S = 0.3  # changes of different kinds may arrive out of order by so much
 _RETRY_S = 0.1
 _POLL_S = 0.1
@@ -41,6 +44,14 @@ class Departed(NamedTuple):
 
     obj: JsonObject
     seen_s: float
+
+
+class Early(NamedTuple):
+    """A binding that may have come before another on which it relies, and until when that is waited for."""
+
+    pod: JsonObject
+    node: str
+    until_s: float
 
 
 class Judge:
@@ -60,6 +71,7 @@ class Judge:
         self._nodes: deque[Departed] = deque()
         self._pods: deque[Departed] = deque()
         self._doubled: set[str] = set()
+        self._early: list[Early] = []
 
     def take(self, change: Change, *, initial: bool = False) -> None:
         """Take the next change in; bindings of the *initial* state are not judged."""
@@ -67,18 +79,20 @@ class Judge:
         kind, obj = change.kind, change.obj
         known = self.world.get(kind, obj["metadata"]["name"], obj["metadata"].get("namespace", ""))
         if kind == "pods" and not initial and not change.deleted:
-            self._look_at(obj, known)
+            self._look_at(obj, known, change.seen_s)
         before = self.world.apply(kind, obj, deleted=change.deleted)
         if kind == "nodes" and before is not None:
             self._nodes.append(Departed(before, change.seen_s))
         if kind == "pods" and before is not None and _left(before, obj, deleted=change.deleted):
             self._pods.append(Departed(before, change.seen_s))
+        if kind == "pods" and self._early:
+            self.wait_no_longer(change.seen_s)
         if kind == "resourceclaims":
             doubled = set(devices_given_twice(self.world))
             self.violations += sorted(doubled - self._doubled)
             self._doubled = doubled
 
-    def _look_at(self, pod: JsonObject, known: JsonObject | None) -> None:
+    def _look_at(self, pod: JsonObject, known: JsonObject | None, seen_s: float) -> None:
         same = known is not None and known["metadata"]["uid"] == pod["metadata"]["uid"]
         was = node_of(known) if known is not None and same else ""
         node = node_of(pod)
@@ -86,19 +100,37 @@ class Judge:
             self.violations.append(f"pod {_named(pod)} went from {was} to {node or 'no node'}")
         elif node and not was:
             self.bindings += 1
-            self.violations += [f"pod {_named(pod)} on {node}: {text}" for text in self._objections(pod, node)]
+            found = self._objections(pod, node)
+            if found and found.keys() <= RELYING:
+                self._early.append(Early(pod, node, seen_s + PATIENCE_S))
+            else:
+                self._blame(pod, node, found)
 
-    def _objections(self, pod: JsonObject, node_name: str) -> list[str]:
-        """What is wrong in every version of the world that the scheduler may have had in mind."""
+    def wait_no_longer(self, now_s: float) -> None:
+        """Look again at bindings that came before others on which they relied; blame those whose time is up."""
+        still = []
+        for early in self._early:
+            if found := self._objections(early.pod, early.node):
+                if now_s > early.until_s:
+                    self._blame(early.pod, early.node, found)
+                else:
+                    still.append(early)
+        self._early = still
+
+    def _blame(self, pod: JsonObject, node: str, found: Mapping[str, str]) -> None:
+        self.violations += [f"pod {_named(pod)} on {node}: {rule}: {text}" for rule, text in found.items()]
+
+    def _objections(self, pod: JsonObject, node_name: str) -> dict[str, str]:
+        """What is wrong, by rule, in every version of the world that the scheduler may have had in mind."""
         now = self.world.get("nodes", node_name)
         nodes = [each.obj for each in self._nodes if each.obj["metadata"]["name"] == node_name]
         nodes += [now] if now is not None else []
         if not nodes:
-            return ["there is no such node"]
+            return {"node": "there is no such node"}
         worlds = [
             (self.world.with_changes([*extra, node], pods), node) for node in nodes for extra, pods in self._pasts(pod)
         ]
-        found = []
+        found = {}
         for name, rule in RULES.items():
             texts = []
             for world, node in worlds:
@@ -107,7 +139,7 @@ class Judge:
                     break
                 texts.append(text)
             else:
-                found.append(f"{name}: {texts[-1]}")
+                found[name] = texts[-1]
         return found
 
     def _pasts(self, pod: JsonObject) -> Iterator[tuple[list[JsonObject], list[JsonObject]]]:

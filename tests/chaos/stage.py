@@ -177,6 +177,7 @@ class Stage:
             self.broken.append(f"no scheduler runs any more\n{self.scene.schedulers[-1].log_tail()}")
         verdict = check_liveness(self.oracle, LIVE_WITHIN_S)
         self.broken += [f"{text} for {verdict.took_s:.1f} s after the last fault" for text in verdict.waiting]
+        self.oracle.judge.wait_no_longer(float("inf"))
         for scheduler in self.scene.schedulers:
             self.broken += [f"{scheduler.name} logged {text!r}" for text in _UNEXPECTED.findall(scheduler.log_text())]
         return Figures(

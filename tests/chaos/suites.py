@@ -41,7 +41,7 @@ def killed_while_binding(stage: Stage) -> None:
     """The scheduler is killed at any moment, and started again as a kubelet does."""
     stage.furnish()
     stage.plan.rates = Rates(delay=0.5, longest_delay_s=0.1, after_commit=0.05, cut_after=0.05)
-    with _coming(stage, some_pods(stage.chance, "killed", 120), every_s=0.05):
+    with _coming(stage, some_pods(stage.chance, "killed", 150, relying=False), every_s=0.05):
         for _ in range(4):
             scheduler = stage.start_until_synced()
             time.sleep(stage.chance.uniform(0.05, 1.0))
@@ -121,7 +121,7 @@ def clock_steps(stage: Stage) -> None:
     stage.plan.heal()
     stage.wait_bound(0.9)
     stage.plan.rates = Rates(refuse=0.95, reads=False)  # so that many pods pause after an error
-    stage.insist(some_pods(stage.chance, "pausing", 40, sociable=False))
+    stage.insist(some_pods(stage.chance, "pausing", 40, relying=False))
     time.sleep(3.0)
     set_clock(clock, -3600)
     stage.plan.heal()
@@ -174,7 +174,7 @@ def _deposed(stage: Stage, depose: Callable[[FaultPlan], None]) -> None:
     leader = stage.start(config=config, token=first).wait_log(LEADING).wait_synced()
     standby = stage.start(proxy=stage.add_proxy(others), config=config, token=second).wait_synced()
     stage.plan.rates = others.rates = Rates(delay=0.2, longest_delay_s=0.05)
-    with _coming(stage, some_pods(stage.chance, "deposed", 120), every_s=0.06):
+    with _coming(stage, some_pods(stage.chance, "deposed", 150, relying=False), every_s=0.06):
         stage.wait_bound(0.3)
         depose(stage.plan)
         stage.plan.note("deposed")

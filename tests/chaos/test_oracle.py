@@ -107,7 +107,9 @@ def test_a_pod_of_the_same_name_may_go_elsewhere() -> None:
 
 
 def test_a_node_that_nobody_knows_is_seen() -> None:
-    assert told(versioned("pods", bound(a_pod("web"), "a"), 1)) == ["pod web (uid of w) on a: there is no such node"]
+    assert told(versioned("pods", bound(a_pod("web"), "a"), 1)) == [
+        "pod web (uid of w) on a: node: there is no such node"
+    ]
 
 
 @pytest.mark.parametrize(("later_s", "blamed"), [(1.0, False), (3.0, True)])
@@ -131,7 +133,24 @@ def test_nobody_is_blamed_for_a_pod_that_has_just_gone(later_s: float, blamed: b
         versioned("pods", database, 3, deleted=True),
         versioned("pods", bound(a_pod("web", affinity=near), "a"), 4, seen_s=later_s),
     ]
-    assert bool(told(*changes)) is blamed
+    judge = Judge()
+    for change in changes:
+        judge.take(change)
+    judge.wait_no_longer(float("inf"))
+    assert bool(judge.violations) is blamed
+
+
+@pytest.mark.parametrize(("comes_at_s", "blamed"), [(3.0, False), (9.0, True)])
+def test_one_that_comes_before_the_other_on_which_it_relies_is_given_time(comes_at_s: float, blamed: bool) -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "kubernetes.io/hostname"}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    judge = Judge()
+    judge.take(versioned("nodes", a_node("a"), 1))
+    judge.take(versioned("pods", bound(a_pod("web", affinity=near), "a"), 2, seen_s=1.0))
+    judge.wait_no_longer(comes_at_s)
+    judge.take(versioned("pods", bound(a_pod("db", labels={"app": "db"}), "a"), 3, seen_s=comes_at_s))
+    judge.wait_no_longer(float("inf"))
+    assert bool(judge.violations) is blamed
 
 
 def test_what_the_scheduler_itself_has_just_bound_is_never_excused() -> None:

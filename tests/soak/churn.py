@@ -30,7 +30,7 @@ class Churn:
     def step(self) -> None:
         """A pod comes; the oldest goes; now and then a pod changes, and a node goes and comes back."""
         self._step += 1
-        pod = self._stage.chance.choice(some_pods(self._stage.chance, f"soak-{self._step}", 9, sociable=False))
+        pod = self._stage.chance.choice(some_pods(self._stage.chance, f"soak-{self._step}", 9, relying=False))
         self._stage.insist([pod])
         self._stage.created.clear()  # they are not kept for hours
         self._alive.append(pod["metadata"]["name"])
