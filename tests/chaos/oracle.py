@@ -3,8 +3,8 @@
 `Judge` is told of changes and finds violations; it knows no network. `Oracle` follows an API server past any proxy, on
 a thread of its own, and hands what it sees to a judge. The scheduler may have decided on something slightly older than
 the world at the moment of the binding, and is not blamed for it: what others changed within `grace_s` counts as it was
-before, too. What the scheduler itself bound never does. Bindings are sent side by side, so one may arrive before another on
-which it relies: what is wrong only because somebody is not there yet is wrong if they do not come within `PATIENCE_S`.
+before, too. What the scheduler itself bound never does. Bindings are sent side by side, so one may arrive before
+another on which it relies: what is wrong only because somebody is not there yet, is so once `PATIENCE_S` are over.
 """
 
 from __future__ import annotations
