@@ -1,8 +1,8 @@
 """How promptly waiting pods are served, and what they cost while nothing happens that concerns them.
 
-Three figures in which kube-scheduler was seen to be weak: how long pods in a cluster without nodes take no notice of
-the first one, how long a nomination to a deleted node stays, and the CPU that many waiting pods cost while events come
-that are of no use to them. `python -m tests.chaos.promptness` prints them.
+Figures in which kube-scheduler was seen to be weak: how long pods in a cluster without nodes take no notice of the
+first one, how long a nomination to a deleted node stays, and the CPU that many waiting pods cost while events come that
+are of no use to them; besides, what refused writes do to throughput. `python -m tests.chaos.promptness` prints them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from bench.usage import usage_of
 from tests.chaos.clusters import cluster_named
+from tests.chaos.faults import CALM, FaultPlan, Rates
+from tests.chaos.proxy import ChaosProxy
 from tests.integration.objects import a_node, a_pod
 from tests.integration.scene import Scene
 from tests.requeue.steps import allocatable, heartbeat, label
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 POLL_S = 0.01
 WAITING = 1000
 EVENTS_PER_S = 20
+WRITE_ERRORS = Rates(refuse=0.05, reads=False)
 
 
 def seconds_until(is_so: Callable[[], bool], at_most_s: float = 30.0) -> float:
@@ -84,6 +87,25 @@ def waiting_share(scene: Scene, seconds: float) -> float:
     return (usage_of(scheduler.pid).cpu_s - before_s) / (time.monotonic() - began_s)
 
 
+def share_under_errors(scene: Scene, count: int, rates: Rates = WRITE_ERRORS) -> float:
+    """The throughput while some of the writes are refused, as a share of that while none is."""
+    scene.create(*(a_node(f"node-{i}", cpu="64", pods=1000) for i in range(20)))
+    calm_s, rough_s = _drain_s(scene, count, CALM), _drain_s(scene, count, rates)
+    return calm_s / rough_s
+
+
+def _drain_s(scene: Scene, count: int, rates: Rates) -> float:
+    """How long a scheduler takes from when it has read all until so many pods are bound."""
+    scene.create(*(a_pod(f"web-{i}", cpu="10m") for i in range(count)))
+    with ChaosProxy(scene.api.server, FaultPlan(1, rates)) as proxy:
+        kubeconfig = proxy.kubeconfig(scene.folder / "proxy", scene.api.token)
+        scheduler = scene.start_scheduler(kubeconfig=kubeconfig).wait_synced()
+        took_s = seconds_until(lambda: not scene.pending(), at_most_s=120.0)
+        scheduler.kill()
+    scene.api.delete(PODS)
+    return took_s
+
+
 def main() -> int:
     """Print the figures, on the real API server."""
     with (
@@ -94,6 +116,7 @@ def main() -> int:
             "first node noticed after": lambda scene: first_node_s(scene, 6.0),
             "nomination to a deleted node cleared after": nomination_s,
             "share of a core for 1000 waiting pods": lambda scene: waiting_share(scene, 10.0),
+            "throughput with one write in twenty refused, as a share": lambda scene: share_under_errors(scene, 1000),
         }
         for number, (what, measure) in enumerate(measures.items()):
             folder = Path(path, str(number))
