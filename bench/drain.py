@@ -2,7 +2,7 @@
 
 The pods are there before the scheduler is, so that the rate is its own and not that of their creation; it is taken from
 the first pod to the last. The view is that of any client: a watch on the API server. ``run`` calls this for one
-scheduler after the other on the same API server.
+scheduler after the other on the same API server; ``volumes`` uses its connections, watches and scheduler processes.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import asyncio
 import json
 import ssl
 import time
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from tests.support.client import NODES, PODS, ApiClient, collection_path
 
 if TYPE_CHECKING:
     from asyncio.subprocess import Process
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from bench.workload import Workload
@@ -101,24 +102,15 @@ class Drain:
     async def _watch(self, version: str) -> None:
         """Returns when all pods are dealt with; where a watch ends early, as it may, a list fills the gap."""
         while not self._is_complete():
-            async for event in self._events(version):
+            async for event in watch(self._session, PODS, {"resourceVersion": version} | self._selector):
                 if event["type"] in ("ADDED", "MODIFIED"):
                     self._note(event["object"])
                 if self._is_complete():
                     return
-            listed = await _json(self._session, "GET", PODS, params=self._selector)
+            listed = await request(self._session, "GET", PODS, params=self._selector)
             for pod in listed["items"]:
                 self._note(pod)
             version = listed["metadata"]["resourceVersion"]
-
-    async def _events(self, version: str) -> AsyncIterator[dict[str, Any]]:
-        params = {"watch": "1", "resourceVersion": version} | self._selector
-        async with self._session.get(PODS, params=params) as answer:
-            rest = b""
-            async for chunk in answer.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    yield json.loads(line)
 
     def _is_complete(self) -> bool:
         return len(self._seen) >= self._workload.pods
@@ -153,30 +145,42 @@ async def measure(workload: Workload, command: Sequence[str], target: Target, lo
         MeasurementError: the command ended, or was not done after the target's timeout.
     """
     await asyncio.to_thread(ApiClient(target.server, target.token, ca_file=target.ca_file).wipe)
-    async with _session(target) as session:
+    async with open_session(target) as session:
         await _fill(session, workload)
-        version = (await _json(session, "GET", PODS, params={"limit": "1"}))["metadata"]["resourceVersion"]
-        with log.open("wb") as output:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                process_group=target.process_group,
-            )
-        try:
+        version = await version_now(session, PODS)
+        async with running(command, target, log) as process:
             return await Drain(session, workload, process).run(version, target.timeout_s)
-        except MeasurementError as error:
-            raise MeasurementError(f"{command[0]}: {error}\n{_tail(log)}") from error
-        finally:
-            await _end(process)
+
+
+@asynccontextmanager
+async def running(command: Sequence[str], target: Target, log: Path) -> AsyncIterator[Process]:
+    """A scheduler process, until the block ends; its output goes to *log*.
+
+    Raises:
+        MeasurementError: as the block did, with the end of the log.
+    """
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            process_group=target.process_group,
+        )
+    try:
+        yield process
+    except MeasurementError as error:
+        raise MeasurementError(f"{command[0]}: {error}\n{_tail(log)}") from error
+    finally:
+        await _end(process)
 
 
 def _tail(log: Path) -> str:
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
 
-def _session(target: Target) -> aiohttp.ClientSession:
+def open_session(target: Target) -> aiohttp.ClientSession:
+    """Requests to the API server with the administrator's rights."""
     connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=target.ca_file), limit=CREATORS + 1)
     return aiohttp.ClientSession(
         target.server,
@@ -201,20 +205,41 @@ async def _create(session: aiohttp.ClientSession, path: str, bodies: Iterable[st
 
     async def creator() -> None:
         for body in left:  # shared between the creators: each takes the next one
-            await _json(session, "POST", path, data=body)
+            await request(session, "POST", path, data=body)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(CREATORS):
             group.create_task(creator())
 
 
-async def _json(session: aiohttp.ClientSession, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
+async def request(session: aiohttp.ClientSession, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
+    """The object that the API server answers.
+
+    Raises:
+        MeasurementError: it refused.
+    """
     async with session.request(method, path, **kwargs) as answer:
         text = await answer.text()
         if not answer.ok:
             raise MeasurementError(f"{method} {path}: {answer.status} {text[:400]}")
         decoded: dict[str, Any] = json.loads(text)
         return decoded
+
+
+async def version_now(session: aiohttp.ClientSession, path: str) -> str:
+    """The version of a collection from which a watch shows what comes next."""
+    version: str = (await request(session, "GET", path, params={"limit": "1"}))["metadata"]["resourceVersion"]
+    return version
+
+
+async def watch(session: aiohttp.ClientSession, path: str, params: Mapping[str, str]) -> AsyncIterator[dict[str, Any]]:
+    """The events of a collection, until the API server ends the watch."""
+    async with session.get(path, params={"watch": "1", **params}) as answer:
+        rest = b""
+        async for chunk in answer.content.iter_any():
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                yield json.loads(line)
 
 
 async def _end(process: Process) -> None:

@@ -29,10 +29,10 @@ from berth.api.selectors import SelectorRequirement
 from berth.cluster.cache import Cluster
 from berth.config.gates import default_gates
 from berth.config.versions import row_of
-from berth.framework.handle import Handle, ObjectWriter, PodBinder
+from berth.framework.handle import ClaimWriter, Handle, ObjectWriter, PodBinder, PodLister, shows_no_pod
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from berth.cluster.columns import Rows
 
@@ -232,8 +232,12 @@ def a_handle(
     *,
     minor: str = "1.37",
     gates: Mapping[str, bool] | None = None,
+    lister: PodLister = shows_no_pod,
     binder: PodBinder | None = None,
     writer: ObjectWriter | None = None,
+    claim_writer: ClaimWriter | None = None,
+    clock: Callable[[], float] | None = None,
+    stopwatch: Callable[[], float] | None = None,
 ) -> Handle:
     """The surroundings of a plugin in Kubernetes *minor*, its gates at their defaults but for *gates*."""
     row = row_of(minor)
@@ -241,8 +245,12 @@ def a_handle(
         cluster=a_cluster(minor=minor) if cluster is None else cluster,
         gates=default_gates(row).with_values(gates or {}),
         behaviours=row.behaviours,
+        lister=lister,
         binder=binder,
         writer=writer,
+        claim_writer=claim_writer,
+        clock=clock,
+        stopwatch=stopwatch,
     )
 
 

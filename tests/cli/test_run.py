@@ -35,24 +35,26 @@ def _loggers_as_before() -> Iterator[None]:
 class Ran:
     """Stands in for the scheduler, and ends as it is told to."""
 
-    def __init__(self, fault: Exception | None = None) -> None:
-        self.fault = fault
+    def __init__(self, fault: Exception | None = None, code: int = 0) -> None:
+        self.fault, self.code = fault, code
         self.options: list[RunOptions] = []
         self.verbosities: list[int] = []
 
-    async def __call__(self, options: RunOptions, log: LogControl) -> None:
+    async def __call__(self, options: RunOptions, log: LogControl) -> int:
         self.options.append(options)
         self.verbosities.append(log.verbosity)
         if self.fault is not None:
             raise self.fault
+        return self.code
 
 
-def test_the_scheduler_runs_with_the_flags_and_ends_well(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_scheduler_runs_with_the_flags_and_tells_how_it_ended(
+    code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ran = Ran()
+    ran = Ran(code=code)
     monkeypatch.setattr(run_module, "run_scheduler", ran)
-    assert run(["--leader-elect=false", "-v=3"]) == 0
+    assert run(["--leader-elect=false", "-v=3"]) == code
     (options,) = ran.options
     assert not options.leader_elect
     assert ran.verbosities == [3]

@@ -88,14 +88,32 @@ def test_an_object_that_is_gone_is_gone() -> None:
     assert list(cache.list()) == []
 
 
-def test_nothing_is_assumed_of_another_version_or_of_what_is_not_there() -> None:
-    volume = a_volume("pv")
+def test_nothing_is_assumed_of_an_older_version_or_of_what_is_not_there() -> None:
+    volume = changed(a_volume("pv"), version="2")
     _, cache = a_cache(volume)
-    with pytest.raises(AssumeError, match=r'"pv" is out of sync \(stored: 1, assume: 2\)'):
-        cache.assume(changed(volume, version="2"))
+    with pytest.raises(AssumeError, match=r'"pv" is out of sync \(stored: 2, assume: 1\)'):
+        cache.assume(changed(volume, version="1"))
     with pytest.raises(AssumeError, match='could not find object "gone"'):
         cache.assume(a_volume("gone"))
     assert cache.get("pv") is volume
+
+
+def test_versions_that_cannot_be_compared_must_be_the_same() -> None:
+    volume = changed(a_volume("pv"), version="a")
+    _, cache = a_cache(volume)
+    with pytest.raises(AssumeError, match=r'"pv" is out of sync \(stored: a, assume: b\)'):
+        cache.assume(changed(volume, version="b"))
+
+
+def test_what_was_written_is_known_before_it_is_shown_and_whatever_older_is_shown() -> None:
+    volume = a_volume("pv")
+    objects, cache = a_cache(volume)
+    written = changed(volume, version="10")
+    cache.assume(written)
+    objects.put(PERSISTENT_VOLUME, changed(volume, version="9"))
+    assert cache.get("pv") is written
+    objects.put(PERSISTENT_VOLUME, later := changed(volume, version="11"))
+    assert cache.get("pv") is later
 
 
 def test_objects_of_one_name_in_two_namespaces_are_two() -> None:

@@ -80,7 +80,7 @@ def scenario(*, version: str = "1.37", name: str = "small/taints/d001") -> dict[
                 "message": "0/3 nodes are available: 1 node(s) had untolerated taint(s), "
                 "2 node(s) didn't match Pod's node affinity/selector.",
             },
-            {"pod": "default/foreign", "numNodes": 3, "error": "no such profile"},
+            {"pod": "default/foreign", "numNodes": 0, "error": "no such profile"},
         ],
     }
 

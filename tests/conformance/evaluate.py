@@ -1,7 +1,6 @@
 """Deciding a scenario with the core, pod by pod, in the form in which the reference's decisions are recorded.
 
-PostFilter is run where the search fails, as the cycle does.  Which pods a preemption would evict is not part of what
-PostFilter answers, so that outcomes from here name no victims.
+PostFilter is run where the search fails, as the cycle does.
 """
 
 import dataclasses
@@ -54,7 +53,8 @@ class _Decider:
         name = pod.pod.spec.scheduler_name
         algorithm = self._algorithms.get(name)
         if algorithm is None:
-            return replace(about, error=f'profile not found for scheduler name "{name}"')
+            # Nothing is looked at for a pod that nobody schedules.
+            return replace(about, num_nodes=0, error=f'profile not found for scheduler name "{name}"')
         state = CycleState()
         try:
             outcome = algorithm.schedule(state, pod, _ATTEMPT, in_full=True)
@@ -118,10 +118,12 @@ def _failure(algorithm: Algorithm, state: CycleState, pod: PodInfo, fit_error: F
         "unschedulable_plugins": tuple(sorted(fit_error.unschedulable_plugins)),
     }
     if algorithm.profile.post_filter:
-        result = run_post_filter(algorithm.profile, state, pod, algorithm.statuses(fit_error))
+        result = run_post_filter(algorithm.profile, state, pod, algorithm.statuses(state, pod, fit_error))
         fit_error = fit_error.with_post_filter_message(result.status.message)
         fields["post_filter"] = _record(result.status)
         fields["nominated_node"] = result.nominated_node_name or ""
+        victims = result.eviction.victims if result.eviction is not None else ()
+        fields["victims"] = tuple(sorted(victim.key for victim in victims))
     return {**fields, "message": fit_error.message}
 
 

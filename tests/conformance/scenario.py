@@ -1,7 +1,7 @@
 """`World`: the cluster of one vector, and what each pod leaves behind in it.
 
 Built from the manifests of a scenario or hint document on the core's own structures.  Objects of kinds that the core
-does not know are kept as decoded JSON in `World.others`.
+does not know are left out.
 
 A pod goes where the reference put it, never where we would, so that one difference does not spoil the rest.
 """
@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 from tests.conformance.records import Outcome
 
+from berth.api.dra import EXTENDED_RESOURCE_CLAIM, ResourceClaim, ResourceClaimStatus
 from berth.api.meta import PodKey
 from berth.api.node import Node
 from berth.api.pod import Pod
@@ -34,11 +35,8 @@ _TYPED: Final[dict[str, msgspec.json.Decoder[Any]]] = {
 }
 _OTHER: Final = msgspec.json.Decoder(dict[str, Any])
 
-_CLAIM: Final = "ResourceClaim"
-_SPECIAL_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 _DEALLOCATED: Final = "deallocation of ResourceClaim completed"
 _DELETED: Final = "deletion of ResourceClaim completed"
-_OF_ALLOCATION: Final = ("allocation", "reservedFor", "devices")
 
 
 class _Meta(msgspec.Struct):
@@ -65,12 +63,10 @@ class World:
     Attributes:
         cluster: its nodes, and the pods on them.
         nominator: the waiting pods that were promised a node.
-        others: kind -> "namespace/name" -> manifest, for objects of kinds that the core does not know.
     """
 
     def __init__(self, objects: Iterable[msgspec.Raw], own: Features) -> None:
         self.cluster = Cluster(request_rules(own))
-        self.others: dict[str, dict[str, dict[str, Any]]] = {}
         self._pods: dict[PodKey, Pod] = {}
         self.nominator = Nominator(self._pods.get)
         headed = [(_HEAD.decode(raw), raw) for raw in objects]
@@ -109,9 +105,6 @@ class World:
             self._add_pod(thing)
         elif head.kind in _KINDS:
             self.cluster.objects.put(_KINDS[head.kind], thing)
-        else:
-            key = f"{head.metadata.namespace}/{head.metadata.name}"
-            self.others.setdefault(head.kind, {})[key] = thing
 
     def _add_pod(self, pod: Pod) -> None:
         if pod.spec.node_name:
@@ -134,23 +127,22 @@ class World:
                 self._pods[other.key] = replace(pod, status=replace(pod.status, nominated_node_name=""))
 
     def _deallocate(self, pod: Pod) -> None:
-        claims = self.others.get(_CLAIM, {})
-        names = (claim.resource_claim_name for claim in pod.spec.resource_claims)
-        mine = [claims[key] for key in (f"{pod.metadata.namespace}/{name}" for name in names) if key in claims]
-        allocated = [claim for claim in mine if "allocation" in claim.get("status", {})]
+        objects, namespace = self.cluster.objects, pod.metadata.namespace
+        names = (entry.resource_claim_name or "" for entry in pod.spec.resource_claims)
+        mine = [claim for name in names if (claim := objects.get(kinds.RESOURCE_CLAIM, name, namespace)) is not None]
+        allocated = [claim for claim in mine if claim.status.allocation is not None]
         if len(allocated) != 1:
             raise ValueError(f"pod {pod.key} gave up one of {len(allocated)} allocated claims, and which is unknown")
-        for field in _OF_ALLOCATION:
-            allocated[0]["status"].pop(field, None)
+        objects.put(kinds.RESOURCE_CLAIM, replace(allocated[0], status=ResourceClaimStatus()))
 
     def _delete_special_claim(self, pod: Pod) -> None:
-        claims = self.others.get(_CLAIM, {})
-        special = [key for key, claim in claims.items() if _is_special_claim_of(claim["metadata"], pod)]
+        objects, namespace = self.cluster.objects, pod.metadata.namespace
+        special = [each for each in objects.list(kinds.RESOURCE_CLAIM, namespace) if _is_special_claim_of(each, pod)]
         if len(special) != 1:
             raise ValueError(f"pod {pod.key} gave up one of {len(special)} special claims, and which is unknown")
-        del claims[special[0]]
+        objects.remove(kinds.RESOURCE_CLAIM, special[0].metadata.name, namespace)
 
 
-def _is_special_claim_of(metadata: dict[str, Any], pod: Pod) -> bool:
-    owners = (owner["uid"] for owner in metadata.get("ownerReferences", ()))
-    return metadata.get("annotations", {}).get(_SPECIAL_CLAIM) == "true" and pod.uid in owners
+def _is_special_claim_of(claim: ResourceClaim, pod: Pod) -> bool:
+    owners = (owner.uid for owner in claim.metadata.owner_references)
+    return claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true" and pod.uid in owners

@@ -9,9 +9,9 @@ from tests.conformance.records import Outcome, StatusRecord
 from tests.conformance.scenario import World
 from tests.conformance.settings import features
 
+from berth.api.dra import ResourceClaimStatus
 from berth.api.pod import Pod
-
-CLAIMS = "ResourceClaim"
+from berth.cluster.kinds import RESOURCE_CLAIM
 
 
 def world(*manifests: dict[str, Any]) -> World:
@@ -31,8 +31,9 @@ def claim(name: str, *, allocated: bool = False, special_of: str = "") -> dict[s
     if special_of:
         metadata["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
         metadata["ownerReferences"] = [{"uid": f"uid-of-{special_of}"}]
-    status = {"allocation": {}, "reservedFor": [], "devices": [], "kept": 1} if allocated else {}
-    return {"kind": CLAIMS, "metadata": metadata, "status": status}
+    consumer = {"resource": "pods", "name": "p", "uid": "uid-of-p"}
+    status = {"allocation": {}, "reservedFor": [consumer], "devices": [{"device": "d"}]} if allocated else {}
+    return {"kind": "ResourceClaim", "metadata": metadata, "status": status}
 
 
 def follow(place: World, manifest: dict[str, Any], **fields: Any) -> None:
@@ -75,14 +76,17 @@ def test_a_pod_that_preempts_takes_the_promises_of_less_important_pods_on_that_n
 def test_a_claim_that_was_given_up_is_no_longer_allocated() -> None:
     place = world(node("n"), claim("mine", allocated=True), claim("other", allocated=True))
     follow(place, waiting("p", claims=("mine",)), **gave_up("deallocation of ResourceClaim completed"))
-    statuses = {key: set(held["status"]) for key, held in place.others[CLAIMS].items()}
-    assert statuses == {"default/mine": {"kept"}, "default/other": {"allocation", "reservedFor", "devices", "kept"}}
+    mine, other = place.cluster.objects.list(RESOURCE_CLAIM)
+    assert mine.status == ResourceClaimStatus()
+    assert other.status.allocation
+    assert other.status.reserved_for
+    assert other.status.devices
 
 
 def test_a_special_claim_that_was_left_over_is_gone() -> None:
     place = world(node("n"), claim("stale", special_of="p"), claim("other", special_of="q"))
     follow(place, waiting("p"), **gave_up("deletion of ResourceClaim completed"))
-    assert list(place.others[CLAIMS]) == ["default/other"]
+    assert [held.key for held in place.cluster.objects.list(RESOURCE_CLAIM)] == ["default/other"]
 
 
 @pytest.mark.parametrize("reason", ["deallocation of ResourceClaim completed", "deletion of ResourceClaim completed"])

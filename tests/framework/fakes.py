@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from berth.framework.cycle_state import CycleState
     from berth.framework.interface import NodeStatuses, Rejections, Scores
     from berth.framework.registry import Factory
+    from berth.framework.what_if import Guests, Trial
 
 Answer = Status | Exception
 """What a plugin says, or raises."""
@@ -146,6 +147,24 @@ class PostFilter:
         del state, pod
         self.told.append(statuses)
         return PostFilterResult(said(self.answer), self.nominated)
+
+
+class NoStatuses:
+    """No answers of nodes; whoever looks at them fails."""
+
+    num_all_nodes = 0
+
+    def get(self, node_name: str) -> Status:
+        raise AssertionError(node_name)
+
+    def unschedulable_rows(self) -> Rows:
+        raise AssertionError("no node was looked at")
+
+    def trial(self, guests: Guests) -> Trial:
+        raise AssertionError(guests)
+
+    def live_trial(self, guests: Guests) -> Trial:
+        raise AssertionError(guests)
 
 
 class PreScore:

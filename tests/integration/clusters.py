@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tests.integration import history
-from tests.integration.history import version_of
+from tests.integration.history import Written
 from tests.support.client import ApiClient
 from tests.support.controlplane import ControlPlane, free_ports
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from pathlib import Path
 
-    from tests.integration.history import PodVersion
 
 T = TypeVar("T")
 
@@ -49,8 +48,8 @@ class Cluster(Protocol):
     def revision(self) -> int:
         """The number of the latest write."""
 
-    def pod_versions(self, since: int) -> list[PodVersion]:
-        """Every version of every pod written after the revision *since*, in order."""
+    def written(self, plural: str, since: int) -> list[Written]:
+        """Every version of every object of a kind, such as ``pods``, written after the revision *since*, in order."""
 
 
 class EmbeddedCluster:
@@ -89,11 +88,11 @@ class EmbeddedCluster:
     def revision(self) -> int:
         return self._server.registry.store.version
 
-    def pod_versions(self, since: int) -> list[PodVersion]:
+    def written(self, plural: str, since: int) -> list[Written]:
         registry = self._server.registry
-        pods = registry.store.collection(registry.table.served("", "v1", "pods"))
-        changes = self._call(self._on_loop(lambda: pods.changes_from(pods.position_after(since))))
-        return [version_of(change.entry.obj) for change in changes if change.kind != "DELETED"]
+        found = registry.store.collection(registry.table.served("", "v1", plural))
+        changes = self._call(self._on_loop(lambda: found.changes_from(found.position_after(since))))
+        return [Written(change.version, change.entry.obj) for change in changes if change.kind != "DELETED"]
 
     async def _on_loop(self, call: Callable[[], T]) -> T:
         return call()
@@ -128,5 +127,5 @@ class RealCluster:
     def revision(self) -> int:
         return history.etcd_revision(self.plane.etcd_url)
 
-    def pod_versions(self, since: int) -> list[PodVersion]:
-        return history.pod_versions(self.plane.etcd_url, since)
+    def written(self, plural: str, since: int) -> list[Written]:
+        return history.written(self.plane.etcd_url, plural, since)

@@ -1,7 +1,7 @@
-"""What was written about pods, version by version, as the store of the API server remembers it.
+"""What was written, version by version, as the store of the API server remembers it.
 
-A list shows what is; only the history shows that a pod was never on two nodes. etcd is asked directly, since the API
-server forgets with every restart; the objects have to be stored as JSON (`STORED_AS_JSON`).
+A list shows what is; only the history shows that a pod was never on two nodes, and what came first. etcd is asked
+directly, since the API server forgets with every restart; the objects have to be stored as JSON (`STORED_AS_JSON`).
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ if TYPE_CHECKING:
     from tests.integration.objects import JsonObject
 
 STORED_AS_JSON = "--storage-media-type=application/json"
-_PODS = "/registry/pods/default/"
 _TIMEOUT_S = 30.0
 
 
-class PodVersion(NamedTuple):
-    """A pod as it was at one time."""
+class Written(NamedTuple):
+    """One version of an object.
 
-    uid: str
-    name: str
-    node: str
+    Attributes:
+        revision: its number among all writes of whatever kind.
+    """
+
+    revision: int
+    item: JsonObject
 
 
-def version_of(pod: JsonObject) -> PodVersion:
-    return PodVersion(pod["metadata"]["uid"], pod["metadata"]["name"], pod["spec"].get("nodeName", ""))
-
-
-def journeys(versions: Iterable[PodVersion]) -> dict[str, list[str]]:
+def journeys(pods: Iterable[Written]) -> dict[str, list[str]]:
     """For each pod (name and uid) the nodes it was on, in order, without repetitions; empty while it had none."""
     seen: dict[str, list[str]] = {}
-    for uid, name, node in versions:
-        journey = seen.setdefault(f"{name} {uid}", [])
+    for _, pod in pods:
+        journey = seen.setdefault(f"{pod['metadata']['name']} {pod['metadata']['uid']}", [])
+        node = pod["spec"].get("nodeName", "")
         if not journey or journey[-1] != node:
             journey.append(node)
     return seen
@@ -57,38 +56,40 @@ def write_marker(url: str) -> None:
     ApiClient(url).post("/v3/kv/put", {"key": _base64("/berth/marker"), "value": _base64("")})
 
 
-def pod_versions(url: str, since: int) -> list[PodVersion]:
-    """Every version of every pod written after the revision *since*, in order.
+def written(url: str, plural: str, since: int) -> list[Written]:
+    """Every version of every object that there is, written after the revision *since*, in order.
 
     Args:
         url: of etcd.
+        plural: the kind of object, such as ``pods``.
         since: must not have been compacted.
     """
-    newest = _newest(url)
+    newest = _newest(url, plural)
     if newest <= since:
         return []
-    found: list[PodVersion] = []
-    request = {"create_request": {**_range(), "start_revision": str(since + 1)}}
+    found: list[Written] = []
+    request = {"create_request": {**_range(plural), "start_revision": str(since + 1)}}
     for answer in _stream(url, "/v3/watch", request):
         if "compact_revision" in answer:
             raise AssertionError(f"history begins at {answer['compact_revision']}, not at {since}")
         for event in answer.get("events", []):
+            revision = int(event["kv"]["mod_revision"])
             if event.get("type") != "DELETE":
-                found.append(version_of(json.loads(base64.b64decode(event["kv"]["value"]))))
-            if int(event["kv"]["mod_revision"]) >= newest:
+                found.append(Written(revision, json.loads(base64.b64decode(event["kv"]["value"]))))
+            if revision >= newest:
                 return found
     raise AssertionError("etcd ended the watch")
 
 
-def _newest(url: str) -> int:
-    query = {**_range(), "keys_only": True, "sort_order": "DESCEND", "sort_target": "MOD", "limit": "1"}
-    pods = ApiClient(url).post("/v3/kv/range", query).get("kvs", [])
-    return int(pods[0]["mod_revision"]) if pods else 0
+def _newest(url: str, plural: str) -> int:
+    query = {**_range(plural), "keys_only": True, "sort_order": "DESCEND", "sort_target": "MOD", "limit": "1"}
+    keys = ApiClient(url).post("/v3/kv/range", query).get("kvs", [])
+    return int(keys[0]["mod_revision"]) if keys else 0
 
 
-def _range() -> dict[str, Any]:
-    end = _PODS[:-1] + chr(ord("/") + 1)
-    return {"key": _base64(_PODS), "range_end": _base64(end)}
+def _range(plural: str) -> dict[str, Any]:
+    folder = f"/registry/{plural}"
+    return {"key": _base64(f"{folder}/"), "range_end": _base64(folder + chr(ord("/") + 1))}
 
 
 def _base64(text: str) -> str:

@@ -8,9 +8,29 @@ from typing import TYPE_CHECKING
 
 from tests.integration.audit import Deed
 from tests.integration.deployment import ACCOUNT, SLOW
+from tests.integration.devices import (
+    CLAIMS,
+    DRIVER,
+    GPU,
+    a_device_claim,
+    a_device_class,
+    a_pod_asking,
+    a_slice,
+    devices,
+    special_claim,
+)
+from tests.integration.devices import a_pod_with as a_pod_with_devices
 from tests.integration.objects import a_node, a_pod
 from tests.integration.scene import EVENTS, condition_of
-from tests.integration.storage import CLASSES, VOLUMES, VolumeController, a_claim, a_class, a_pod_with, a_volume
+from tests.integration.storage import (
+    CLASSES,
+    VolumeController,
+    a_claim,
+    a_class,
+    a_pod_with,
+    a_volume,
+    create_volumes,
+)
 from tests.support.client import PODS, ApiClient
 from tests.support.scheduler import LEADING
 
@@ -31,7 +51,13 @@ SERIES = Deed("patch", "events.k8s.io", "events")
 LEADER_EVENT = Deed("create", "", "events")
 PROMISE = Deed("patch", "", "persistentvolumes")
 SELECT = Deed("patch", "", "persistentvolumeclaims")
+FINALIZE = Deed("patch", "resource.k8s.io", "resourceclaims")
+GIVE = Deed("patch", "resource.k8s.io", "resourceclaims/status")
+GIVE_FOR_GOOD = Deed("patch", "resource.k8s.io", "resourceclaims/binding")
+CLAIM = Deed("create", "resource.k8s.io", "resourceclaims")
+UNCLAIM = Deed("delete", "resource.k8s.io", "resourceclaims")
 READ_POD = Deed("get", "", "pods")
+EVICT = Deed("delete", "", "pods")
 WHO = Deed("create", "authentication.k8s.io", "tokenreviews")
 MAY = Deed("create", "authorization.k8s.io", "subjectaccessreviews")
 NEW_LEASE = Deed("create", "coordination.k8s.io", "leases")
@@ -43,7 +69,9 @@ WATCHED = {  # API group -> what is listed and watched of it
         *("persistentvolumes", "persistentvolumeclaims"),
     ),
     "apps": ("replicasets", "statefulsets"),
+    "policy": ("poddisruptionbudgets",),
     "storage.k8s.io": ("storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"),
+    "resource.k8s.io": ("resourceclaims", "resourceslices", "deviceclasses", "devicetaintrules"),
 }
 READS = [
     Deed(verb, group, resource)
@@ -52,7 +80,16 @@ READS = [
     for verb in ("list", "watch")
 ]
 LEADING_TAKES = (LEADER_EVENT, NEW_LEASE, READ_LEASE, RENEW_LEASE)
-ALL = [BIND, STATUS, PROMISE, SELECT, EVENT, SERIES, READ_POD, WHO, MAY, *LEADING_TAKES, *READS]
+DEVICES_TAKE = (FINALIZE, GIVE, GIVE_FOR_GOOD, CLAIM, UNCLAIM)
+ALL = [BIND, STATUS, PROMISE, SELECT, *DEVICES_TAKE, EVENT, SERIES, READ_POD, EVICT, WHO, MAY, *LEADING_TAKES, *READS]
+NO_REQUESTS = {GIVE_FOR_GOOD}  # the API server asks for it itself, when a status is patched
+
+
+def not_used(api: ApiClient) -> set[Deed]:
+    """The rights that a scheduler of this cluster's version has no use for: 1.36 does not serve rules about taints."""
+    if api.get("/version")["minor"] != "36":
+        return set()
+    return {deed for deed in READS if deed.resource == "devicetaintrules"}
 
 
 def contested_pod(scene: Scene, running: Running) -> JsonObject:
@@ -86,13 +123,27 @@ def pod_refused_again_and_again(scene: Scene, running: Running) -> JsonObject:
     return pod
 
 
+def contested_node(scene: Scene) -> tuple[JsonObject, JsonObject]:
+    """Let an important pod ask for the one node that a less important one runs on; returns the two, in this order."""
+    scene.create(a_node("taken", cpu="1", labels={"kind": "taken"}))
+    (low,) = scene.create(a_pod("low", cpu="1", nodeName="taken", terminationGracePeriodSeconds=0))
+    (high,) = scene.create(
+        a_pod(
+            "high",
+            cpu="1",
+            nodeSelector={"kind": "taken"},
+            schedulerName=OURS,
+            priorityClassName="system-node-critical",
+        )
+    )
+    return high, low
+
+
 @contextmanager
 def storage(scene: Scene, node: str) -> Iterator[None]:
     """A volume that is there, of the class `there`, for one node; a class `made`; and somebody who binds claims."""
-    scene.create(
-        a_class("there", provisioner="kubernetes.io/no-provisioner"), a_class("made"), a_volume("disk", "there", node)
-    )
-    scene.api.patch(f"{VOLUMES}/disk/status", {"status": {"phase": "Available"}})
+    scene.create(a_class("there", provisioner="kubernetes.io/no-provisioner"), a_class("made"))
+    create_volumes(scene.api, a_volume("disk", "there", node))
     try:
         with VolumeController(scene.api):
             yield
@@ -104,6 +155,35 @@ def storage(scene: Scene, node: str) -> Iterator[None]:
 def pod_with_claim(scene: Scene, class_name: str) -> JsonObject:
     """A pod with a claim of a class of `storage`; both are named after the class."""
     _, pod = scene.create(a_claim(class_name, class_name), a_pod_with(class_name, class_name, schedulerName=OURS))
+    return pod
+
+
+@contextmanager
+def gpus(scene: Scene, node: str) -> Iterator[None]:
+    """Four devices on a node, of a class that a resource stands for."""
+    with devices(scene, a_device_class("gpu", resource=GPU), a_slice(node, *(f"gpu-{i}" for i in range(4)))):
+        yield
+
+
+def pod_with_device(scene: Scene, name: str) -> JsonObject:
+    """A pod with a claim of its name."""
+    _, pod = scene.create(a_device_claim(name), a_pod_with_devices(name, name, schedulerName=OURS))
+    return pod
+
+
+def pod_asking_for_device(scene: Scene, name: str) -> JsonObject:
+    """A pod that asks for what the class stands for."""
+    (pod,) = scene.create(a_pod_asking(name, 1, schedulerName=OURS))
+    return pod
+
+
+def pod_with_left_over_claim(scene: Scene, name: str) -> JsonObject:
+    """The same, with a claim that an earlier attempt left, which has a device."""
+    (pod,) = scene.create(a_pod_asking(name, 1, schedulerName=OURS, schedulingGates=[{"name": "test/later"}]))
+    scene.create(special_claim(pod, "left-over"))
+    result = {"request": "req", "driver": DRIVER, "pool": "elsewhere", "device": "gpu-0"}
+    scene.api.patch(f"{CLAIMS}/left-over/status", {"status": {"allocation": {"devices": {"results": [result]}}}})
+    scene.api.patch(f"{PODS}/{name}", {"spec": {"schedulingGates": None}})
     return pod
 
 

@@ -193,7 +193,7 @@ class Scene:
         """See in the history that no pod changed its node, and in the present that every pod has one."""
         wanderers = {
             pod: journey
-            for pod, journey in journeys(self.cluster.pod_versions(since)).items()
+            for pod, journey in journeys(self.cluster.written("pods", since)).items()
             if len([node for node in journey if node]) != 1
         }
         assert wanderers == {}

@@ -1,7 +1,8 @@
 """Claims and volumes as JSON, and whoever binds them: a volume controller and a storage driver in one thread.
 
 The controller does no more than a scenario needs: it binds a claim to the volume that was promised to it, and has a
-volume made, some time after a node was selected, for a claim of a class that the driver serves.
+volume made, some time after a node was selected, for a claim of a class that the driver serves, or some time after it
+came, for a claim that waits for no pod.
 """
 
 from __future__ import annotations
@@ -81,21 +82,29 @@ class VolumeController:
     Args:
         api: of the cluster.
         takes_s: how long it takes to make a volume for a claim, by the claim's name.
+        place: the node for which a claim gets its volume without waiting for a pod, by the claim's name; empty for one
+            that waits.
+        binds: False where a real controller does the binding, so that only volumes are to be made.
 
     Attributes:
-        ready_s: when each claim was bound, by a clock that never goes back.
         refusals: for how many more nodes no volume can be made; whoever selected one has to select again.
         refused: the nodes that were refused.
         paused: set as long as nothing is done.
     """
 
-    def __init__(self, api: ApiClient, takes_s: Callable[[str], float] = lambda _: 0.0) -> None:
-        self.ready_s: dict[str, float] = {}
+    def __init__(
+        self,
+        api: ApiClient,
+        takes_s: Callable[[str], float] = lambda _: 0.0,
+        place: Callable[[str], str] = lambda _: "",
+        *,
+        binds: bool = True,
+    ) -> None:
         self.refusals = 0
         self.refused: list[str] = []
         self.paused = threading.Event()
         self.fault: BaseException | None = None
-        self._api, self._takes_s = api, takes_s
+        self._api, self._takes_s, self._place, self._binds = api, takes_s, place, binds
         self._seen_s: dict[str, float] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="volume-controller")
@@ -129,9 +138,10 @@ class VolumeController:
         }
         for claim in claims:
             uid, name = claim["metadata"]["uid"], claim["metadata"]["name"]
-            node = claim["metadata"].get("annotations", {}).get(SELECTED_NODE)
+            node = claim["metadata"].get("annotations", {}).get(SELECTED_NODE) or self._place(name)
             if uid in promised:
-                self.bind(claim, promised[uid])
+                if self._binds:
+                    self.bind(claim, promised[uid])
             elif node and self.refusals:
                 self.refusals -= 1
                 self.refused.append(node)
@@ -149,7 +159,8 @@ class VolumeController:
         except ApiError as error:
             if error.status != HTTPStatus.CONFLICT:
                 raise
-        self.bind(claim, volume)
+        if self._binds:
+            self.bind(claim, volume)
 
     def bind(self, claim: JsonObject, volume: str) -> None:
         """Bind a claim to a volume for good."""
@@ -158,4 +169,28 @@ class VolumeController:
         change = {"metadata": {"annotations": BOUND}, "spec": {"volumeName": volume}}
         self._api.patch(f"{CLAIMS}/{name}", change)
         self._api.patch(f"{CLAIMS}/{name}/status", {"status": {"phase": "Bound"}})
-        self.ready_s[name] = time.monotonic()
+
+
+def claims_of(pod: JsonObject) -> list[str]:
+    """The names of the claims that a pod names."""
+    volumes = pod["spec"].get("volumes", [])
+    return [each["persistentVolumeClaim"]["claimName"] for each in volumes if "persistentVolumeClaim" in each]
+
+
+def is_ready(claim: JsonObject) -> bool:
+    """Whether a claim is bound for good."""
+    return bool(claim["spec"].get("volumeName")) and BOUND.keys() <= claim["metadata"].get("annotations", {}).keys()
+
+
+def host_of(volume: JsonObject) -> str:
+    """The one node from which a volume can be reached."""
+    [term] = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    host: str = term["matchExpressions"][0]["values"][0]
+    return host
+
+
+def create_volumes(api: ApiClient, *volumes: JsonObject) -> None:
+    """Create volumes that are there to be had."""
+    for volume in volumes:
+        api.create(volume)
+        api.patch(f"{VOLUMES}/{volume['metadata']['name']}/status", {"status": {"phase": "Available"}})

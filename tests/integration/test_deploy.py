@@ -10,18 +10,26 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.integration.audit import Deed
 from tests.integration.deployment import ACCOUNT, GRANTED, manifest
+from tests.integration.devices import claims
 from tests.integration.objects import a_node, a_pod
 from tests.integration.rights import (
     ALL,
     LEADER_EVENT,
     NEW_LEASE,
+    NO_REQUESTS,
     OURS,
     READ_LEASE,
     RENEW_LEASE,
+    contested_node,
     contested_pod,
+    gpus,
     leader_events,
+    not_used,
+    pod_asking_for_device,
     pod_refused_again_and_again,
     pod_with_claim,
+    pod_with_device,
+    pod_with_left_over_claim,
     refusal,
     scrape,
     series,
@@ -61,10 +69,19 @@ def test_the_rights_suffice_and_every_one_is_used(deployed: Deployed, scene: Sce
     scene.bound(*(f"web-{i:02}" for i in range(25)))
     refused = pod_refused_again_and_again(scene, running)
     assert [each["count"] for each in scene.until("the event is a series", lambda: series(scene, refused))] == [2]
+    important, victim = contested_node(scene)
+    scene.bound("high")
+    assert important["metadata"]["uid"] in scene.event("Preempted", victim)["note"]
     with storage(scene, "node-a"):
         for class_name in ("there", "made"):
             pod_with_claim(scene, class_name)
         scene.bound("there", "made")
+    with gpus(scene, "node-a"):
+        pod_with_device(scene, "device")
+        pod_asking_for_device(scene, "asking")
+        scene.bound("device", "asking")
+        pod_with_left_over_claim(scene, "again")
+        scene.until("what was left over is gone", lambda: "left-over" not in claims(scene))
     assert scrape(running, deployed.token("scraper", "default")).startswith("# HELP")
     scene.until("the leader is told", lambda: leader_events(scene, running))
     assert running.process.terminate() == 0
@@ -73,7 +90,8 @@ def test_the_rights_suffice_and_every_one_is_used(deployed: Deployed, scene: Sce
     done = audit.deeds(by=ACCOUNT, since=mark)
     assert {deed: codes for deed, codes in done.items() if codes & {401, 403}} == {}
     reader = {Deed(verb, "", "configmaps") for verb in ("get", "list", "watch")}
-    assert set(done) == {deed._replace(name="") for deed in GRANTED} | reader
+    used = set(GRANTED) - NO_REQUESTS - not_used(scene.api)
+    assert set(done) == {deed._replace(name="") for deed in used} | reader
 
 
 # -- what keeps it from starting, or from leading ---------------------------------------------------------------------

@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.integration.deployment import manifest
+from tests.integration.devices import claims
 from tests.integration.objects import a_node, a_pod
 from tests.integration.rights import (
     BIND,
+    CLAIM,
     EVENT,
+    EVICT,
+    FINALIZE,
+    GIVE,
+    GIVE_FOR_GOOD,
     MAY,
     OURS,
     PROMISE,
@@ -18,10 +24,17 @@ from tests.integration.rights import (
     SELECT,
     SERIES,
     STATUS,
+    UNCLAIM,
     WHO,
+    contested_node,
     contested_pod,
+    gpus,
+    not_used,
+    pod_asking_for_device,
     pod_refused_again_and_again,
     pod_with_claim,
+    pod_with_device,
+    pod_with_left_over_claim,
     scrape,
     series,
     storage,
@@ -33,11 +46,12 @@ from tests.support.client import ApiClient, ApiError
 from tests.support.scheduler import LEADING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.integration.audit import Audit, Deed
     from tests.integration.clusters import RealCluster
     from tests.integration.deployment import Deployed, Running
+    from tests.integration.objects import JsonObject
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -94,6 +108,40 @@ def test_without_the_right_to_write_what_volume_a_claim_gets_its_pod_is_told_so(
         served.bound(class_name)
 
 
+# what cannot be written of claims -> what makes the pod for which it would be, and what is said
+CLAIM_WRITES = {
+    "that a claim is in use": (FINALIZE, pod_with_device, 'cannot patch resource "resourceclaims"'),
+    "which devices a claim has": (GIVE, pod_with_device, 'cannot patch resource "resourceclaims/status"'),
+    "which devices a claim has for good": (GIVE_FOR_GOOD, pod_with_device, "resourceclaims/binding"),
+    "a claim for extended resources": (CLAIM, pod_asking_for_device, 'cannot create resource "resourceclaims"'),
+}
+
+
+@pytest.mark.parametrize(("deed", "make", "why"), CLAIM_WRITES.values(), ids=CLAIM_WRITES)
+def test_without_the_right_to_write_what_devices_a_claim_gets_its_pod_is_told_so(
+    deed: Deed, make: Callable[[Scene, str], JsonObject], why: str, deployed: Deployed, served: Scene
+) -> None:
+    served.create(a_node("node-a"))
+    with gpus(served, "node-a"):
+        with deployed.lacking(served, deed):
+            pod = make(served, "web")
+            assert why in served.event("FailedScheduling", pod)["note"]
+            assert served.placements() == {}
+        served.bound("web")
+
+
+def test_without_the_right_to_delete_claims_what_an_earlier_attempt_left_stays(
+    deployed: Deployed, served: Scene, audit: Audit
+) -> None:
+    served.create(a_node("node-a"))
+    with gpus(served, "node-a"), deployed.lacking(served, UNCLAIM):
+        mark = audit.mark()
+        pod = pod_with_left_over_claim(served, "web")
+        served.event("FailedScheduling", pod)
+        until_refused(served, audit, mark, UNCLAIM)
+        assert set(claims(served)) == {"left-over"}
+
+
 def test_without_the_right_to_patch_a_pod_that_waits_has_no_condition(
     deployed: Deployed, served: Scene, audit: Audit
 ) -> None:
@@ -134,12 +182,23 @@ def test_without_the_right_to_read_a_pod_a_doubtful_binding_stays_in_doubt(
         assert 'cannot get resource "pods"' in event["note"]
 
 
+def test_without_the_right_to_delete_pods_nobody_goes_for_a_more_important_pod(
+    deployed: Deployed, served: Scene, audit: Audit
+) -> None:
+    with deployed.lacking(served, EVICT):
+        mark = audit.mark()
+        contested_node(served)
+        until_refused(served, audit, mark, EVICT)
+        assert served.placements() == {"low": "taken"}
+    served.bound("high")  # it goes on trying
+
+
 @pytest.mark.parametrize("verb", ["list", "watch"])
 def test_without_the_rights_to_read_what_there_is_each_is_missed_and_no_pod_is_seen(
     verb: str, deployed: Deployed, served: Scene, audit: Audit
 ) -> None:
     served.create(a_node("node-a"))
-    reads = [deed for deed in READS if deed.verb == verb]
+    reads = [deed for deed in READS if deed.verb == verb and deed not in not_used(served.api)]
     with deployed.lacking(served, *reads):
         mark = audit.mark()
         served.cluster.restart()  # ends every watch, and remembers too little for one to be resumed

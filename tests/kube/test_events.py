@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,8 +28,10 @@ LOST = TransportError("cut", may_be_applied=True)
 
 
 @asynccontextmanager
-async def recording(api: ScriptedApi, *, qps: float = -1) -> AsyncIterator[EventRecorder]:
-    recorder = EventRecorder(api, hostname="host", qps=qps, burst=1, clock=loop_clock())
+async def recording(
+    api: ScriptedApi, *, qps: float = -1, busy: Callable[[], bool] = lambda: False
+) -> AsyncIterator[EventRecorder]:
+    recorder = EventRecorder(api, hostname="host", qps=qps, burst=1, clock=loop_clock(), busy=busy)
     task = asyncio.create_task(recorder.run())
     await asyncio.sleep(0)
     try:
@@ -248,6 +250,32 @@ async def test_the_queue_holds_a_thousand_and_drops_the_rest() -> None:
         for n in range(1100):
             fail_scheduling(recorder, regarding=ObjectRef(name=f"p{n}"))
         assert recorder.dropped == 100
+
+
+@in_virtual_time
+async def test_while_there_is_more_urgent_work_one_event_at_a_time_is_posted_and_none_waits_for_long() -> None:
+    urgent = True
+    api = ScriptedApi(takes_s=0.3)
+    async with recording(api, busy=lambda: urgent) as recorder:
+        for n in range(12):
+            fail_scheduling(recorder, regarding=ObjectRef(name=f"p{n}"))
+        await asyncio.sleep(0.9)
+        assert api.most_in_flight == 1
+        await asyncio.sleep(1)
+        assert api.most_in_flight == 8
+        urgent = False
+        await recorder.drain()
+    assert recorder.posted == 12
+
+
+@in_virtual_time
+async def test_events_that_pile_up_do_not_wait() -> None:
+    api = ScriptedApi(takes_s=0.3)
+    async with recording(api, busy=lambda: True) as recorder:
+        for n in range(600):
+            fail_scheduling(recorder, regarding=ObjectRef(name=f"p{n}"))
+        await asyncio.sleep(0.1)
+        assert api.most_in_flight == 8
 
 
 @in_virtual_time

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import a_handle, a_node_affinity
 from tests.plugins import twins, worlds
-from tests.plugins.judging import judged, raw_scores, scored
+from tests.plugins.judging import judged, pre_filtered, raw_scores, scored
 from tests.plugins.worlds import DONGLE, GPU, World
 
 from berth.api.node_affinity import compile_node_selector, compile_preferred
@@ -23,6 +23,7 @@ from berth.framework.plugin_args import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
+from berth.framework.status import SKIP
 from berth.plugins.registry import IN_TREE
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def specs(resources: list[tuple[str, int]]) -> tuple[ResourceSpec, ...]:
 @pytest.mark.parametrize(
     ("name", "twin"),
     [
+        ("NodeDeclaredFeatures", twins.node_declared_features),
         ("NodeName", twins.node_name),
         ("NodeUnschedulable", twins.node_unschedulable),
         ("TaintToleration", twins.taint_toleration),
@@ -78,6 +80,17 @@ def test_node_affinity_filters_as_its_twin(world: World, added: list[NodeSelecto
         assert not any(info.required_node_affinity.matches(view.node) for view in world.views())
     else:
         assert got == [twins.node_affinity(info, view, selector) for view in world.views()]
+
+
+@given(world=worlds.worlds())
+@EXAMPLES
+def test_node_affinity_narrows_to_no_fewer_nodes_than_fit(world: World) -> None:
+    info = world.cluster.info(world.pod)
+    status, names = pre_filtered(plugin("NodeAffinity", world), world.cluster, world.pod)
+    fitting = {view.node.metadata.name for view in world.views() if twins.node_affinity(info, view).ok}
+    if names is not None:
+        assert fitting <= names
+    assert status.ok or status == SKIP or not fitting
 
 
 @given(world=worlds.worlds())

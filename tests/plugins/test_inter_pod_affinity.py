@@ -394,6 +394,8 @@ HINTS: Mapping[str, tuple[Pod, ClusterEvent, Any, Any, Hint]] = {
     "a pod is wanted still": (WANTING, RELABEL, IS, IS_BOTH, Hint.SKIP),
     "a pod came to meet the second term": (WANTING_BOTH, RELABEL, IS, IS_BOTH, Hint.QUEUE),
     "a pod is unwanted no more": (SHUNNING, RELABEL, IS, IS_NOT, Hint.QUEUE),
+    "a pod is unwanted still": (SHUNNING, RELABEL, IS, IS_BOTH, Hint.SKIP),
+    "a pod became wanted as it got a node": (WANTING, RELABEL, a_pod("x"), IS, Hint.SKIP),
     "a pod became unwanted": (SHUNNING, RELABEL, IS_NOT, IS, Hint.SKIP),
     "the pod itself changed": (WANTING, OWN, WANTING, replace(WANTING, metadata=WANTING.metadata), Hint.QUEUE),
     "an unwanted pod went": (SHUNNING, DELETE, IS, None, Hint.QUEUE),
@@ -412,6 +414,9 @@ HINTS: Mapping[str, tuple[Pod, ClusterEvent, Any, Any, Hint]] = {
     "a node came into a region, for one that shuns": (SHUNNING, NODE, NOWHERE, IN_REGION, Hint.SKIP),
     "a node moved, for one that shuns": (SHUNNING, NODE, IN_REGION, ELSEWHERE, Hint.QUEUE),
     "a node left its region, for one that shuns": (SHUNNING, NODE, IN_REGION, NOWHERE, Hint.QUEUE),
+    "a node changed in other ways, for one that shuns": (
+        SHUNNING, NODE, IN_REGION, a_node("n", labels={REGION: "r", "x": ""}), Hint.SKIP,
+    ),
     "a node changed in other ways": (WANTING, NODE, IN_REGION, a_node("n", labels={REGION: "r", "x": ""}), Hint.SKIP),
 }  # fmt: skip
 
@@ -420,6 +425,16 @@ HINTS: Mapping[str, tuple[Pod, ClusterEvent, Any, Any, Hint]] = {
 def test_what_may_help_a_rejected_pod(pod: Pod, event: ClusterEvent, old: Any, new: Any, want: Hint) -> None:
     cluster = a_cluster()
     assert hinted(affinity_in(cluster), event, cluster, pod, old, new) is want
+
+
+def test_the_pod_itself_is_told_from_other_waiting_pods_where_events_are() -> None:
+    for minor, event, want in (
+        ("1.36", ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_LABEL), Hint.QUEUE),
+        ("1.37", OWN, Hint.QUEUE),
+        ("1.37", ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_POD_LABEL), None),
+    ):
+        cluster = a_cluster()
+        assert hinted(affinity_in(cluster, minor=minor), event, cluster, WANTING, WANTING, WANTING) is want
 
 
 @pytest.mark.parametrize(("minor", "want"), [("1.36", Hint.SKIP), ("1.37", Hint.QUEUE)])

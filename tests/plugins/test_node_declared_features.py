@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.builders import a_cluster, a_container, a_handle, a_node, a_pod, rows_of
 from tests.plugins.judging import hinted, judged, pre_filtered
 
@@ -71,17 +69,6 @@ def test_a_pod_that_needs_features_fits_only_where_all_are_declared(pod: Pod, ne
     assert pre_filtered(plugin, cluster, pod)[0] == (SUCCESS if needed else SKIP)
     want = [SUCCESS if needed <= set(node.status.declared_features) else REJECTED for node in nodes]
     assert judged(plugin, cluster, pod) == want
-
-
-features = st.sets(st.sampled_from([HOST_NETWORK, RESTART_ALL, "Unheard"]))
-
-
-@given(needed=features, declared=st.lists(features, min_size=1, max_size=12))
-@settings(max_examples=60, deadline=None)
-def test_many_nodes_are_judged_as_each_would_be(needed: set[str], declared: list[set[str]]) -> None:
-    cluster = a_cluster([declaring(*sorted(each), name=f"n{i}") for i, each in enumerate(declared)])
-    got = judged(NodeDeclaredFeatures(a_handle(cluster)), cluster, a_pod_that_needs(*needed))
-    assert got == [SUCCESS if needed - {"Unheard"} <= each else REJECTED for each in declared]
 
 
 def test_without_the_gate_it_has_nothing_to_say_and_waits_for_nothing() -> None:

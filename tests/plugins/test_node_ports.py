@@ -78,12 +78,13 @@ def test_filter_needs_prefilter() -> None:
         NodePorts(a_handle(cluster)).filter(CycleState(), cluster.info(a_pod()), rows_of(cluster))
 
 
-WANTED = ["TCP/0.0.0.0/8080"]
+WANTED = ["TCP/0.0.0.0/8080", "UDP/0.0.0.0/53"]
 DELETES: Mapping[str, tuple[Pod, Hint]] = {
     "a pod that was nowhere": (a_pod("gone", ports=ports(*WANTED)), Hint.SKIP),
     "a pod without host ports": (a_pod("gone", on="n1"), Hint.SKIP),
     "a pod with another port": (a_pod("gone", on="n1", ports=ports("TCP/0.0.0.0/8081")), Hint.SKIP),
     "a pod with the port": (a_pod("gone", on="n1", ports=ports(*WANTED)), Hint.QUEUE),
+    "a pod with one of two ports": (a_pod("gone", on="n1", ports=ports("UDP/10.0.0.1/53")), Hint.QUEUE),
     "a pod that had only been promised a node": (
         a_pod("gone", nominated="n1", ports=ports(*WANTED)),
         Hint.QUEUE,

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.builders import a_cluster, a_container, a_handle, a_node, a_pod, rows_of
+from tests.devices import a_device_class
 from tests.plugins.judging import hinted, judged
 
 from berth.api.pod import ResourceRequirements
+from berth.cluster.kinds import DEVICE_CLASS
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import (
     ASSIGNED_POD_DELETE,
@@ -26,6 +28,7 @@ from berth.plugins.noderesources.fit import NodeResourcesFit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from berth.api.dra import DeviceClass
     from berth.api.node import Node
     from berth.api.pod import Pod
 
@@ -223,6 +226,18 @@ LESS: Mapping[str, tuple[Pod, Pod, Pod, Hint]] = {
         a_pod("other", on="n1", cpu="1"),
         Hint.QUEUE,
     ),
+    "less of one thing that is asked for": (
+        a_pod(cpu="1", memory="1"),
+        a_pod("other", on="n1", cpu="2", memory="1"),
+        a_pod("other", on="n1", cpu="1", memory="1"),
+        Hint.QUEUE,
+    ),
+    "less of what nobody counts": (
+        asks_for("storage", "1"),
+        a_pod("other", on="n1", requests={"storage": "2"}),
+        a_pod("other", on="n1", requests={"storage": "1"}),
+        Hint.SKIP,
+    ),
     "more of what is asked for": (
         asks("1"),
         a_pod("other", on="n1", cpu="1"),
@@ -267,6 +282,13 @@ SMALL, LARGE = {"cpu": "1", "pods": "1"}, {"cpu": "4", "pods": "1"}
 NODES: Mapping[str, tuple[Pod, Node | None, Node, Hint]] = {
     "a new node too small": (asks("2"), None, a_node(allocatable=SMALL), Hint.SKIP),
     "a new node large enough": (asks("2"), None, a_node(allocatable=LARGE), Hint.QUEUE),
+    "a new node without what nobody counts": (asks_for("storage", "1"), None, a_node(allocatable=LARGE), Hint.QUEUE),
+    "more of what is asked for nothing of": (
+        asks("0"),
+        a_node(allocatable=SMALL),
+        a_node(allocatable=LARGE),
+        Hint.SKIP,
+    ),
     "a new node without room for pods": (asks(), None, a_node(allocatable={"cpu": "1"}), Hint.SKIP),
     "a new node without the resource": (asks_for(A, "1"), None, a_node(allocatable=LARGE), Hint.SKIP),
     "more of what is asked for, but too little": (
@@ -310,37 +332,116 @@ def test_ignored_resources_are_looked_at_by_the_hint() -> None:
     assert hinted(plugin, NODE_ADD, a_cluster(), asks_for(A, "1"), None, a_node()) is Hint.SKIP
 
 
-def a_class(name: str, stands_for: str | None = None) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {} if stands_for is None else {"extendedResourceName": stands_for}}
-
-
 IMPLIED = "deviceclass.resource.kubernetes.io/gpu"
-CLASSES: Mapping[str, tuple[Pod, dict[str, Any] | None, dict[str, Any], Hint]] = {
-    "a new class that the pod names": (asks_for(IMPLIED, "1"), None, a_class("gpu"), Hint.QUEUE),
-    "a new class of another name": (asks_for(IMPLIED, "1"), None, a_class("fpga"), Hint.SKIP),
-    "a new class for the resource": (asks_for(A, "1"), None, a_class("gpu", A), Hint.QUEUE),
-    "a class comes to stand for the resource": (asks_for(A, "1"), a_class("gpu"), a_class("gpu", A), Hint.QUEUE),
-    "a class stands for another resource": (asks_for(A, "1"), a_class("gpu"), a_class("gpu", B), Hint.SKIP),
-    "a class that the pod names is changed": (asks_for(IMPLIED, "1"), a_class("gpu"), a_class("gpu", B), Hint.SKIP),
-    "a class stands for the same as before": (asks_for(A, "1"), a_class("gpu", A), a_class("gpu", A), Hint.SKIP),
-    "nothing and the empty name are the same": (asks_for(A, "1"), a_class("gpu", ""), a_class("gpu"), Hint.SKIP),
+CLASSES: Mapping[str, tuple[Pod, DeviceClass | None, DeviceClass, Hint]] = {
+    "a new class that the pod names": (asks_for(IMPLIED, "1"), None, a_device_class("gpu"), Hint.QUEUE),
+    "a new class of another name": (asks_for(IMPLIED, "1"), None, a_device_class("fpga"), Hint.SKIP),
+    "a new class for the resource": (asks_for(A, "1"), None, a_device_class("gpu", resource=A), Hint.QUEUE),
+    "a class comes to stand for the resource": (
+        asks_for(A, "1"),
+        a_device_class("gpu"),
+        a_device_class("gpu", resource=A),
+        Hint.QUEUE,
+    ),
+    "a class stands for another resource": (
+        asks_for(A, "1"),
+        a_device_class("gpu"),
+        a_device_class("gpu", resource=B),
+        Hint.SKIP,
+    ),
+    "a class that the pod names is changed": (
+        asks_for(IMPLIED, "1"),
+        a_device_class("gpu"),
+        a_device_class("gpu", resource=B),
+        Hint.SKIP,
+    ),
+    "a class stands for the same as before": (
+        asks_for(A, "1"),
+        a_device_class("gpu", resource=A),
+        a_device_class("gpu", resource=A),
+        Hint.SKIP,
+    ),
+    "nothing and the empty name are the same": (
+        asks_for(A, "1"),
+        a_device_class("gpu", resource=""),
+        a_device_class("gpu"),
+        Hint.SKIP,
+    ),
 }
 
 
 @pytest.mark.parametrize(("pod", "old", "new", "want"), CLASSES.values(), ids=CLASSES.keys())
-def test_device_classes_wake(pod: Pod, old: dict[str, Any] | None, new: dict[str, Any], want: Hint) -> None:
+def test_device_classes_wake(pod: Pod, old: DeviceClass | None, new: DeviceClass, want: Hint) -> None:
     event = CLASS_ADD if old is None else CLASS_UPDATE
     assert hinted(NodeResourcesFit(None, a_handle()), event, a_cluster(), pod, old, new) is want
 
 
 def test_device_classes_are_waited_for_only_with_their_gate() -> None:
     plugin = NodeResourcesFit(None, a_handle(minor="1.36", gates={"DRAExtendedResource": False}))
-    assert hinted(plugin, CLASS_ADD, a_cluster(), asks_for(A, "1"), None, a_class("gpu", A)) is None
+    assert hinted(plugin, CLASS_ADD, a_cluster(), asks_for(A, "1"), None, a_device_class("gpu", resource=A)) is None
+
+
+IMPLIED_FPGA = "deviceclass.resource.kubernetes.io/fpga"
+BACKED: Mapping[str, tuple[dict[str, str], dict[str, str], Status]] = {
+    "devices stand behind what the node does not know": ({B: "3"}, {}, SUCCESS),
+    "devices stand behind what the node has none of": ({B: "3"}, {B: "0"}, SUCCESS),
+    "a node with its own answers for itself": ({B: "3"}, {B: "2"}, impossible(B)),
+    "a class that goes by its own name": ({IMPLIED: "3"}, {}, SUCCESS),
+    "a class that does not exist": ({IMPLIED_FPGA: "3"}, {}, impossible(IMPLIED_FPGA)),
+    "nothing stands behind the other resource": ({A: "1", B: "3"}, {}, impossible(A)),
+    "all else counts as ever": ({"cpu": "2", B: "3"}, {"cpu": "1"}, impossible("cpu")),
+}
+
+
+@pytest.mark.parametrize("many", [1, 20], ids=["one node", "many nodes"])
+@pytest.mark.parametrize(("wanted", "offered", "want"), BACKED.values(), ids=BACKED.keys())
+def test_what_devices_stand_behind_is_left_to_dynamic_resources(
+    wanted: dict[str, str], offered: dict[str, str], want: Status, many: int
+) -> None:
+    plenty = {"cpu": "8", "memory": "8Gi", "pods": "9"}
+    cluster = a_cluster(a_node(f"n{i}", allocatable={**plenty, **offered}) for i in range(many))
+    cluster.objects.put(DEVICE_CLASS, a_device_class("gpu", resource=B))
+    plugin = NodeResourcesFit(None, a_handle(cluster))
+    assert judged(plugin, cluster, asks(requests=wanted)) == [want] * many
+
+
+def test_devices_stand_behind_nothing_without_their_gate() -> None:
+    cluster = a_cluster([a_node("n1")])
+    cluster.objects.put(DEVICE_CLASS, a_device_class("gpu", resource=B))
+    plugin = NodeResourcesFit(None, a_handle(cluster, minor="1.36", gates={"DRAExtendedResource": False}))
+    assert judged(plugin, cluster, asks_for(B, "1")) == [impossible(B)]
+    assert list(plugin.kinds()) == []
+
+
+def test_a_pod_that_devices_stand_behind_is_like_no_other() -> None:
+    cluster = a_cluster([a_node("n1")])
+    cluster.objects.put(DEVICE_CLASS, a_device_class("gpu", resource=B))
+    plugin = NodeResourcesFit(None, a_handle(cluster))
+    assert plugin.sign(cluster.info(asks_for(B, "1"))) is None
+    assert plugin.sign(cluster.info(asks_for(A, "1"))) == plugin.sign(cluster.info(asks_for(A, "1"))) is not None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "want"),
+    [
+        (None, a_node(allocatable={"cpu": "1", "pods": "1"}), Hint.QUEUE),
+        (None, a_node(allocatable={"cpu": "1", "pods": "1", B: "1"}), Hint.SKIP),
+        (a_node(allocatable={"cpu": "1", "pods": "1"}), a_node(allocatable={"cpu": "1", "pods": "1"}), Hint.QUEUE),
+        (None, a_node(allocatable={"cpu": "0", "pods": "1"}), Hint.SKIP),
+    ],
+    ids=["devices may be there", "the node has too few itself", "an update of such a node", "no room for the rest"],
+)
+def test_nodes_on_which_devices_may_meet_a_request_wake(old: Node | None, new: Node, want: Hint) -> None:
+    cluster = a_cluster()
+    cluster.objects.put(DEVICE_CLASS, a_device_class("gpu", resource=B))
+    event = NODE_ADD if old is None else NODE_GREW
+    pod = asks("1", requests={B: "2"})
+    assert hinted(NodeResourcesFit(None, a_handle(cluster)), event, cluster, pod, old, new) is want
 
 
 HINTS_OVER_MALFORMED: Mapping[str, tuple[ClusterEvent, Any, Any]] = {
     "a node": (NODE_ADD, None, a_node()),
-    "a device class": (CLASS_ADD, None, a_class("gpu", A)),
+    "a device class": (CLASS_ADD, None, a_device_class("gpu", resource=A)),
     "another pod": (
         ClusterEvent(Resource.ASSIGNED_POD, SCALE_DOWN),
         a_pod("other", on="n1", cpu="2"),

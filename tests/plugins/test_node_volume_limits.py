@@ -241,6 +241,11 @@ def test_pods_that_are_there_for_the_sake_of_a_question_count_until_it_is_answer
 CSI_NODES: Mapping[str, tuple[CsiNode | None, CsiNode, Hint]] = {
     "a new one": (None, a_csi_node(), Hint.QUEUE),
     "a higher limit": (a_csi_node(drivers={DRIVER: 1}), a_csi_node(drivers={DRIVER: 2}), Hint.QUEUE),
+    "a higher limit of one of two drivers": (
+        a_csi_node(drivers={"other": 2, DRIVER: 1}),
+        a_csi_node(drivers={"other": 1, DRIVER: 2}),
+        Hint.QUEUE,
+    ),
     "a lower limit": (a_csi_node(drivers={DRIVER: 2}), a_csi_node(drivers={DRIVER: 1}), Hint.SKIP),
     "the same limit": (a_csi_node(drivers={DRIVER: 2}), a_csi_node(drivers={DRIVER: 2}), Hint.SKIP),
     "a new driver": (a_csi_node(), a_csi_node(drivers={DRIVER: 1}), Hint.QUEUE),

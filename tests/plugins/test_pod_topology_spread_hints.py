@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from tests.builders import a_cluster, a_handle, a_node, a_pod
 from tests.plugins.judging import hinted
-from tests.plugins.spread_builders import FAULTY, RACK, ZONE, a_waiting_pod, evenly
+from tests.plugins.spread_builders import BAR, FAULTY, RACK, ZONE, a_waiting_pod, evenly
 
 from berth.api.node import Taint
 from berth.api.pod import Toleration
@@ -37,7 +37,8 @@ NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(Resource.NODE, Action.DELETE)
 
 WAITING = a_waiting_pod(evenly(), evenly(RACK))
-HONORING = a_waiting_pod(evenly(node_taints_policy="Honor"))
+HONORING = a_waiting_pod(evenly(node_taints_policy="Honor"), evenly(RACK))
+SELECTING = a_waiting_pod(evenly(), evenly(RACK, selector=BAR))
 MATCHING, OTHER = a_pod("m", on="a", labels={"foo": "1"}), a_pod("m", on="a", labels={"baz": ""})
 BOTH = a_node("n", labels={ZONE: "z1", RACK: "1"})
 TOLERANT = Toleration(key="team", operator="Exists")
@@ -50,6 +51,7 @@ def own(pod: Pod, labels: Mapping[str, str] | None = None, *, tolerant: bool = F
 
 HINTS: Mapping[str, tuple[Pod, ClusterEvent, Any, Any, Hint]] = {
     "a matching pod came": (WAITING, ADD, None, MATCHING, Hint.QUEUE),
+    "a pod came that one of two constraints selects": (SELECTING, ADD, None, MATCHING, Hint.QUEUE),
     "another pod came": (WAITING, ADD, None, OTHER, Hint.SKIP),
     "a matching pod without a node came": (WAITING, ADD, None, a_pod("m", labels={"foo": ""}), Hint.SKIP),
     "a matching pod of another namespace came": (
@@ -61,6 +63,8 @@ HINTS: Mapping[str, tuple[Pod, ClusterEvent, Any, Any, Hint]] = {
     ),
     "another pod went": (WAITING, DELETE, OTHER, None, Hint.SKIP),
     "a pod began to match": (WAITING, RELABEL, OTHER, MATCHING, Hint.QUEUE),
+    "a pod began to match one of two constraints": (SELECTING, RELABEL, OTHER, MATCHING, Hint.QUEUE),
+    "a pod began to match as it got a node": (WAITING, RELABEL, a_pod("m"), MATCHING, Hint.SKIP),
     "a pod ceased to match": (WAITING, RELABEL, MATCHING, OTHER, Hint.QUEUE),
     "a pod matches in another way": (
         WAITING, RELABEL, MATCHING, a_pod("m", on="a", labels={"foo": "2"}), Hint.SKIP,
@@ -69,6 +73,9 @@ HINTS: Mapping[str, tuple[Pod, ClusterEvent, Any, Any, Hint]] = {
     "the pod itself has another label": (WAITING, OWN_LABEL, WAITING, own(WAITING, {"foo": "", "x": ""}), Hint.SKIP),
     "the pod itself tolerates more, and taints are honored": (
         HONORING, OWN_TOLERATION, HONORING, own(HONORING, tolerant=True), Hint.QUEUE,
+    ),
+    "the pod itself has another label, and taints are honored": (
+        HONORING, OWN_LABEL, HONORING, own(HONORING, {"foo": "", "x": ""}), Hint.SKIP,
     ),
     "the pod itself tolerates more, and taints are ignored": (
         WAITING, OWN_TOLERATION, WAITING, own(WAITING, tolerant=True), Hint.SKIP,
@@ -103,9 +110,17 @@ def test_what_may_help_a_rejected_pod(pod: Pod, event: ClusterEvent, old: Any, n
 
 def test_tolerations_of_assigned_pods_are_told_in_older_versions_only() -> None:
     event, cluster = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_TOLERATION), a_cluster()
-    arguments = cluster, WAITING, MATCHING, own(MATCHING, tolerant=True)
-    assert hinted(spreading(cluster, minor="1.36"), event, *arguments) is Hint.SKIP
-    assert hinted(spreading(cluster), event, *arguments) is None
+    for waiting in (WAITING, HONORING):
+        arguments = cluster, waiting, MATCHING, own(MATCHING, tolerant=True)
+        assert hinted(spreading(cluster, minor="1.36"), event, *arguments) is Hint.SKIP
+        assert hinted(spreading(cluster), event, *arguments) is None
+
+
+def test_pods_that_come_and_go_and_the_pod_itself_are_told_in_older_versions_too() -> None:
+    own_label = ClusterEvent(Resource.UNSCHEDULABLE_POD, Action.UPDATE_POD_LABEL)
+    for event, old, new in ((ADD, None, MATCHING), (DELETE, MATCHING, None), (own_label, WAITING, own(WAITING, {}))):
+        cluster = a_cluster()
+        assert hinted(spreading(cluster, minor="1.36"), event, cluster, WAITING, old, new) is Hint.QUEUE
 
 
 def test_a_hint_about_a_faulty_selector_cannot_tell() -> None:

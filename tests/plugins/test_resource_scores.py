@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.builders import a_cluster, a_container, a_handle, a_node, a_pod
+from tests.devices import a_device_claim, a_device_class, a_result, a_slice, an_allocation
 from tests.plugins.judging import raw_scores
+from tests.storage import with_objects
 
 from berth.api.pod import ResourceRequirements
 from berth.framework.plugin_args import (
@@ -222,3 +224,56 @@ def test_balanced_allocation_of_an_extended_resource() -> None:
     assert raw_scores(plugin, cluster, a_pod(requests={GPU: "1"})) == [75, 76]
     one, other = raw_scores(plugin, cluster, a_pod(cpu="1")) or [0, 1]
     assert one == other, "a resource that is not asked for is left out"
+
+
+# -- devices that stand for a resource --------------------------------------------------------------------------------
+
+
+def with_devices(many: int, *devices: int, taken: int = 0) -> tuple[Cluster, Pod]:
+    """Nodes with so many devices each, of which the first node's are partly *taken*; and a pod that asks for *many*."""
+    cluster = a_cluster(a_node(f"n{i}", cpu="4", memory="8Gi") for i in range(len(devices)))
+    slices = (a_slice(f"s{i}", *(f"d{j}" for j in range(n)), on=f"n{i}", pool=f"n{i}") for i, n in enumerate(devices))
+    held = an_allocation(*(a_result(f"d{j}", pool="n0") for j in range(taken)))
+    with_objects(cluster, a_device_class("gpu", resource=GPU), *slices, a_device_claim(allocation=held))
+    return cluster, a_pod("judged", requests={GPU: str(many)})
+
+
+@pytest.mark.parametrize("nodes", [2, 12], ids=["few nodes", "many nodes"])
+def test_devices_are_scored_where_the_node_has_nothing_itself(nodes: int) -> None:
+    cluster, pod = with_devices(1, 3, 2, *([0] * (nodes - 2)))
+    plugin = NodeResourcesFit(fit_args("LeastAllocated", {GPU: 1}), a_handle(cluster))
+    assert raw_scores(plugin, cluster, pod) == [66, 50, *([0] * (nodes - 2))]
+
+
+def test_devices_that_are_given_count_as_taken() -> None:
+    cluster, pod = with_devices(1, 4, 4, taken=2)
+    plugin = NodeResourcesFit(fit_args("MostAllocated", {GPU: 1}), a_handle(cluster))
+    assert raw_scores(plugin, cluster, pod) == [75, 25]
+
+
+def test_what_the_node_offers_itself_counts_before_devices() -> None:
+    cluster, pod = with_devices(1, 4)
+    cluster.set_node(a_node("n0", allocatable={"cpu": "4", "memory": "8Gi", "pods": "9", GPU: "2"}))
+    plugin = NodeResourcesFit(fit_args("LeastAllocated", {GPU: 1}), a_handle(cluster))
+    assert raw_scores(plugin, cluster, pod) == [50]
+
+
+@pytest.mark.parametrize("nodes", [2, 12], ids=["few nodes", "many nodes"])
+def test_devices_are_balanced_like_other_resources(nodes: int) -> None:
+    cluster, _ = with_devices(1, 8, *([0] * (nodes - 1)))
+    pod = a_pod("judged", cpu="1", memory="2Gi", requests={GPU: "1"})
+    resources = tuple(ResourceSpec(name=name, weight=1) for name in ("cpu", "memory", GPU))
+    plugin = NodeResourcesBalancedAllocation(
+        NodeResourcesBalancedAllocationArgs(resources=resources), a_handle(cluster)
+    )
+    assert raw_scores(plugin, cluster, pod) == [72, *([75] * (nodes - 1))]
+
+
+def test_devices_are_watched_only_where_they_are_scored() -> None:
+    plain, scored = (
+        NodeResourcesFit(None, a_handle()),
+        NodeResourcesFit(fit_args("MostAllocated", {GPU: 1}), a_handle()),
+    )
+    assert [kind.name for kind in plain.kinds()] == ["DeviceClass"]
+    expected = {"DeviceClass", "ResourceClaim", "ResourceSlice", "DeviceTaintRule"}
+    assert {kind.name for kind in scored.kinds()} == expected

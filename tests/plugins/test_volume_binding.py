@@ -614,7 +614,7 @@ def test_hints(resource: Resource, old: Any, new: Any, queue: bool) -> None:
 
 
 def test_a_driver_that_stops_to_report_capacity_wakes_pods_that_name_it() -> None:
-    mine, other = a_pod_with(inline_csi(DRIVER)), a_pod_with(inline_csi("other.example.com"))
+    mine, other = a_pod_with(claim("data"), inline_csi(DRIVER)), a_pod_with(inline_csi("other.example.com"))
     reports, silent, unknown = a_csi_driver(capacity=True), a_csi_driver(capacity=False), a_csi_driver()
     changes = [(reports, silent), (reports, unknown), (silent, reports), (unknown, silent), (reports, reports)]
     queued = [hint(Resource.CSI_DRIVER, old, new, mine) == Hint.QUEUE for old, new in changes]
@@ -632,6 +632,12 @@ def test_claims_of_its_own_wake_a_pod() -> None:
 def test_any_new_node_wakes_it() -> None:
     cluster = a_cluster()
     assert hinted(VolumeBinding(None, a_handle(cluster)), NODE_ADD, cluster, a_pod(), None, a_node()) == Hint.QUEUE
+
+
+def test_any_node_with_other_labels_wakes_it() -> None:
+    cluster = a_cluster()
+    event = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
+    assert hinted(VolumeBinding(None, a_handle(cluster)), event, cluster, a_pod(), a_node(), a_node()) == Hint.QUEUE
 
 
 def test_the_hint_for_a_capacity_that_is_none_cannot_tell() -> None:

@@ -141,3 +141,9 @@ def test_hint_for_claims_looks_at_claims_that_the_pod_names() -> None:
 def test_any_new_node_wakes_it() -> None:
     cluster = a_cluster()
     assert hinted(VolumeZone(a_handle(cluster)), NODE_ADD, cluster, a_pod(), None, a_node()) == Hint.QUEUE
+
+
+def test_any_node_with_other_labels_wakes_it() -> None:
+    cluster = a_cluster()
+    event = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
+    assert hinted(VolumeZone(a_handle(cluster)), event, cluster, a_pod(), a_node(), a_node()) == Hint.QUEUE

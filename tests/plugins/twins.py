@@ -82,6 +82,16 @@ def taint_toleration(pod: Pod, view: NodeView) -> Status:
     return SUCCESS
 
 
+def node_declared_features(pod: Pod, view: NodeView) -> Status:
+    declared, containers = view.node.status.declared_features, [*pod.spec.containers, *pod.spec.init_containers]
+    actions = {rule.action for container in containers for rule in container.restart_policy_rules}
+    lacks_restart = "RestartAllContainers" in actions and "RestartAllContainersOnContainerExits" not in declared
+    mixes = pod.spec.host_network and pod.spec.host_users is False
+    if lacks_restart or (mixes and "UserNamespacesHostNetworkSupport" not in declared):
+        return unresolvable("node(s) didn't match Pod's required features")
+    return SUCCESS
+
+
 def node_affinity(pod: PodInfo, view: NodeView, added: CompiledNodeSelector | None = None) -> Status:
     if added is not None and not added.matches(view.node):
         return unresolvable("node(s) didn't match scheduler-enforced node affinity")

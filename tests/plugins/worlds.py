@@ -15,7 +15,7 @@ from tests.builders import a_cluster, a_container, a_node, a_pod, a_port, a_term
 from tests.plugins.twins import NodeView
 
 from berth.api.node import Node, Taint
-from berth.api.pod import ImageVolumeSource, Pod, ResourceRequirements, Toleration, Volume
+from berth.api.pod import ContainerRestartRule, ImageVolumeSource, Pod, ResourceRequirements, Toleration, Volume
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,7 @@ IMAGES = ("nginx", "nginx:1", "host:5000/app", "host:5000/app:latest", "db@sha25
 REPORTED = ("nginx:latest", "nginx:1", "host:5000/app:latest", "db@sha256:0")
 ANY = "0.0.0.0"  # noqa: S104 - the wildcard of host ports
 MIB = 2**20
+FEATURES = ("RestartAllContainersOnContainerExits", "UserNamespacesHostNetworkSupport", "Unheard")
 GPU, DONGLE, HUGE = "example.com/gpu", "vendor.io/dongle", "hugepages-2Mi"
 
 
@@ -109,9 +110,11 @@ class Maker:
             a_port(self.one(80, 443), ip=self.one("", ANY, "10.0.0.1", "::"), protocol=self.one("TCP", "UDP"))
             for _ in range(self.one(0, 0, 1, 2))
         ]
-        return a_container(
+        container = a_container(
             name, image=self.one(*IMAGES), requests=self.amounts(), ports=ports, sidecar=init and self.one(True, False)
         )
+        rules = tuple(map(ContainerRestartRule, self.some(1, ("Restart", "RestartAllContainers"))))
+        return msgspec.structs.replace(container, restart_policy_rules=rules)
 
     def pod(self, name: str) -> Pod:
         wishes = [(self.one(0, 1, 50, 100), self.valid_term()) for _ in range(self.one(0, 1, 3))]
@@ -125,7 +128,12 @@ class Maker:
             required=self.one(None, [self.term() for _ in range(self.one(0, 1, 2))]),
             preferred=self.one(None, wishes),
             tolerations=[self.toleration() for _ in range(self.one(0, 1, 3))],
-            spec={"resources": self.one(None, None, at_pod_level), "volumes": self.one((), (volume,))},
+            spec={
+                "resources": self.one(None, None, at_pod_level),
+                "volumes": self.one((), (volume,)),
+                "host_network": self.one(True, False),
+                "host_users": self.one(None, True, False),
+            },
         )
 
     def node(self, name: str) -> Node:
@@ -144,6 +152,7 @@ class Maker:
                 ([self.one(*REPORTED), *self.some(1, REPORTED)], self.one(0, 10 * MIB, 300 * MIB, 5000 * MIB))
                 for _ in range(self.one(0, 1, 3))
             ],
+            status={"declared_features": tuple(self.some(3, FEATURES))},
         )
 
 

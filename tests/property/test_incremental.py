@@ -91,7 +91,14 @@ def the_profile(cluster: Cluster, extras: Collection[str], missing: Collection[s
 
 
 def search(profile: Profile, cluster: Cluster, nominator: Nominator) -> Algorithm:
-    return Algorithm(profile, cluster, nominator.pods_on, nominated_nodes=lambda: list(nominator.nodes()), seed=SEED)
+    return Algorithm(
+        profile,
+        cluster,
+        nominator.pods_on,
+        nominated_nodes=nominator.nodes,
+        nominations_version=lambda: nominator.version,
+        seed=SEED,
+    )
 
 
 def told(algorithm: Algorithm, pod: PodInfo, *, in_full: bool) -> dict[str, Any]:

@@ -268,8 +268,8 @@ def test_a_pod_that_has_changed_is_no_longer_like_the_others() -> None:
     assert hint.calls == 1 + 2
 
 
-def test_likeness_leaves_out_names_and_statuses_and_nothing_else() -> None:
+def test_the_template_leaves_out_names_and_statuses_and_nothing_else() -> None:
     one, two = make_pod("one", uid="1"), make_pod("two", uid="2", nominated="n1")
-    assert PodInfo(one).likeness == PodInfo(two).likeness
-    assert PodInfo(one).likeness != PodInfo(make_pod("one", tolerations=1)).likeness
-    assert PodInfo(one).likeness != PodInfo(make_pod("one", namespace="other")).likeness
+    assert PodInfo(one).template == PodInfo(two).template
+    assert PodInfo(one).template != PodInfo(make_pod("one", tolerations=1)).template
+    assert PodInfo(one).template != PodInfo(make_pod("one", namespace="other")).template

@@ -21,6 +21,7 @@ from berth.queueing.hints import build_hint_map
 from berth.queueing.queue import SchedulingQueue
 from berth.queueing.settings import QueueProfile
 from berth.runtime.binding import BindingTasks
+from berth.runtime.evictions import Evictions
 from berth.runtime.reports import Reporter
 from berth.scheduling.engine import Engine
 from berth.scheduling.instructions import Bind, Instruction
@@ -129,6 +130,7 @@ class Notes:
     events: list[str] = field(default_factory=list)
     settled: int = 0
     on_settled: Callable[[], None] = lambda: None
+    on_bound: Callable[[Bind], None] = lambda _: None
 
     def extension_point_ran(self, point: str, status: str, profile: str, seconds: float) -> None:
         assert profile == "default-scheduler"
@@ -146,10 +148,15 @@ class Notes:
         self.waits.append((status, seconds))
 
     def bound(self, bind: Bind) -> None:
+        self.on_bound(bind)
         self.ends.append(f"{bind.info.key} bound")
 
     def failed(self, bind: Bind, *, rejected: bool) -> None:
         self.ends.append(f"{bind.info.key} {'rejected' if rejected else 'failed'}")
+
+    def preemption_executed(self, ok: bool, seconds: float) -> None:
+        assert seconds >= 0
+        self.ends.append("evicted" if ok else "not evicted")
 
     def decided(self, instruction: Instruction, duration_s: float) -> None:
         self.decisions.append((instruction, duration_s))
@@ -166,6 +173,7 @@ class Shell:
 
     engine: Engine
     bindings: BindingTasks
+    evictions: Evictions
     reporter: Reporter
     recorder: HeardEvents
     api: ScriptedApi
@@ -202,6 +210,15 @@ class Shell:
         await asyncio.sleep(1)
         return [sent.body["status"] for sent in self.api.sent if sent.method == "PATCH"]
 
+    def break_with(self, *bugs: Exception) -> None:
+        """Let carrying placements through go wrong, one after the other, where no plugin is to blame."""
+        left = list(bugs)
+
+        def bound(_: Bind) -> None:
+            raise left.pop(0)
+
+        self.notes.on_bound = bound
+
     @property
     def last_note(self) -> str:
         """What the last event says."""
@@ -222,7 +239,11 @@ def a_shell(*plugins: Plugin, cluster: Cluster | None = None, nominate: bool = T
     profile = profile_of(*plugins)
     hints = build_hint_map(profile.plugins.values(), features.behaviours, pod_groups=False)
     queue = SchedulingQueue(
-        {profile.scheduler_name: QueueProfile(hints=hints, sort_key=profile.queue_sort.sort_key)},
+        {
+            profile.scheduler_name: QueueProfile(
+                hints=hints, sort_key=profile.queue_sort.sort_key, pre_enqueue=profile.pre_enqueue
+            )
+        },
         clock=lambda: clock.wall_ns() / 1e9,
         behaviours=features.behaviours,
         lister=shown.get,
@@ -230,6 +251,8 @@ def a_shell(*plugins: Plugin, cluster: Cluster | None = None, nominate: bool = T
     cluster = a_cluster([a_node()]) if cluster is None else cluster
     engine = Engine({profile.scheduler_name: profile}, cluster, queue, features, shown.get, observer=notes)
     api = ScriptedApi()
-    reporter = Reporter(recorder, Dispatcher(api, qps=-1, burst=0, clock=clock))
+    dispatcher = Dispatcher(api, qps=-1, burst=0, clock=clock)
+    reporter = Reporter(recorder, dispatcher)
     bindings = BindingTasks(engine, reporter, notes, nominate=nominate, on_settled=notes.settle)
-    return Shell(engine, bindings, reporter, recorder, api, notes, shown)
+    evictions = Evictions(engine, bindings, reporter, dispatcher, notes, clock=clock)
+    return Shell(engine, bindings, evictions, reporter, recorder, api, notes, shown)

@@ -63,14 +63,14 @@ async def a_server(minor: str = "37") -> AsyncIterator[FakeServer]:
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run the scheduler against the API server at an address."""
 
-    async def run_at(url: str, **options: Any) -> None:
+    async def run_at(url: str, **options: Any) -> int:
         async def opened(_: CredentialSource) -> CredentialKeeper:
             return keeper_for(url)
 
         monkeypatch.setattr(CredentialKeeper, "open", opened)
         flags = {"leader_elect": False, "secure_port": 0, **options}
         explicit = frozenset(name.replace("_", "-") for name in options) | {"leader-elect"}
-        await app.run(RunOptions(**flags, explicit=explicit), LogControl(0))
+        return await app.run(RunOptions(**flags, explicit=explicit), LogControl(0))
 
     return run_at
 
@@ -224,7 +224,7 @@ def watches(server: FakeServer) -> set[str]:
 
 
 @asynccontextmanager
-async def scheduling(run: Run, server: FakeServer, **options: Any) -> AsyncIterator[asyncio.Task[None]]:
+async def scheduling(run: Run, server: FakeServer, **options: Any) -> AsyncIterator[asyncio.Task[int]]:
     """The scheduler, once it watches; has to be stopped in the block."""
     task = asyncio.create_task(run(server.url, **options))
     try:
@@ -236,10 +236,12 @@ async def scheduling(run: Run, server: FakeServer, **options: Any) -> AsyncItera
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_ends_it_without_a_fault(run: Run, number: signal.Signals) -> None:
+async def test_a_signal_ends_it_as_it_ends_the_reference_without_leader_election(
+    run: Run, number: signal.Signals
+) -> None:
     async with a_server() as server, scheduling(run, server) as task:
         os.kill(os.getpid(), number)
-        await asyncio.wait_for(task, 5)
+        assert await asyncio.wait_for(task, 5) == 1
 
 
 async def test_a_second_signal_ends_the_process_at_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

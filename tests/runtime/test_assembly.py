@@ -107,7 +107,10 @@ def test_two_profiles_serve_pods_by_their_scheduler_names() -> None:
     assert isinstance(first, Report)
     assert (first.controller, first.message) == (
         "default-scheduler",
-        "0/1 nodes are available: 1 node(s) were unschedulable.",
+        (
+            "0/1 nodes are available: 1 node(s) were unschedulable. preemption: 0/1 nodes are available: "
+            "1 Preemption is not helpful for scheduling."
+        ),
     )
     assert isinstance(second, Bind)
     assert second.profile.scheduler_name == "strict"

@@ -486,13 +486,24 @@ async def test_finishing_nothing_takes_no_time() -> None:
 @in_virtual_time
 async def test_the_first_thing_that_no_step_accounts_for_is_kept_as_the_fault() -> None:
     first, second = RuntimeError("a bug"), RuntimeError("another one")
-    step = Step(bind=first)
-    shell = a_shell(step)
+    shell = a_shell(Step())
+    shell.break_with(first, second)
     await shell.carry_through(a_pod("a"))
-    step.at_bind = second
     await shell.carry_through(a_pod("b"))
     assert shell.bindings.fault is first
     assert shell.notes.settled == 2
+
+
+@in_virtual_time
+async def test_a_mistake_of_a_plugin_at_bind_fails_that_placement_only(caplog: pytest.LogCaptureFixture) -> None:
+    step = Step(bind=RuntimeError("a mistake"))
+    shell = a_shell(step)
+    await shell.carry_through(a_pod("a"))
+    step.at_bind = SUCCESS
+    await shell.carry_through(a_pod("b"))
+    assert shell.notes.ends[-1] == "default/b bound"
+    assert shell.bindings.fault is None
+    assert "RuntimeError: a mistake" in caplog.text
 
 
 # -- bindings through the API -----------------------------------------------------------------------------------------

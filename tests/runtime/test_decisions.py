@@ -17,7 +17,7 @@ from tests.scheduling.builders import with_metadata
 
 from berth.kube.clock import Clock
 from berth.runtime.decisions import BURST_S, MAX_BINDINGS, DecisionLoop
-from berth.scheduling.instructions import Bind, Denominate, Drop, Report
+from berth.scheduling.instructions import Bind, Drop, Report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -32,7 +32,9 @@ def ticking(clock: Clock) -> Clock:
 
 
 def a_loop(shell: Shell, clock: Clock | None = None) -> DecisionLoop:
-    loop = DecisionLoop(shell.engine, shell.bindings, shell.reporter, shell.notes, clock or loop_clock())
+    loop = DecisionLoop(
+        shell.engine, shell.bindings, shell.evictions, shell.reporter, shell.notes, clock or loop_clock()
+    )
     shell.engine.queue.on_activity = loop.wake
     shell.notes.on_settled = loop.wake
     return loop
@@ -107,24 +109,6 @@ async def test_a_decision_to_do_nothing_is_followed_by_the_next() -> None:
 
 
 @in_virtual_time
-async def test_a_nomination_to_a_node_that_goes_away_is_cleared_though_nothing_else_is_to_be_done() -> None:
-    cluster = a_cluster([a_node(), a_node("n2")])
-    shell = a_shell(Step(), Filter("F", cluster, lambda _name, _pod: True), cluster=cluster)
-    shell.add(a_pod("web"))
-    async with running(a_loop(shell)):
-        await shell.patches()
-        old, new = shell.shown[a_pod("web").key], a_pod("web", nominated="n2", metadata={"resource_version": "2"})
-        shell.shown[new.key] = new
-        shell.engine.pod_updated(old, new)
-        before = len(shell.api.sent)
-        shell.engine.node_deleted(cluster.table.node(1))
-        await asyncio.sleep(1)
-        assert Denominate in {type(instruction) for instruction, _ in shell.notes.decisions}
-        cleared = [sent.body["status"] for sent in shell.api.sent[before:] if sent.method == "PATCH"]
-        assert any("nominatedNodeName" in status and status["nominatedNodeName"] is None for status in cleared)
-
-
-@in_virtual_time
 async def test_while_too_many_placements_are_under_way_nothing_is_decided() -> None:
     room = asyncio.Semaphore(0)
     shell = a_shell(Step(room=room))
@@ -170,7 +154,8 @@ async def test_a_paused_loop_decides_nothing_more_and_lets_placements_end() -> N
 @in_virtual_time
 async def test_a_bug_in_a_placement_ends_the_loop_as_itself() -> None:
     bug = RuntimeError("a bug")
-    shell = a_shell(Step(bind=bug))
+    shell = a_shell(Step())
+    shell.break_with(bug)
     shell.add(a_pod())
     with pytest.raises(RuntimeError) as raised:
         await a_loop(shell).run()

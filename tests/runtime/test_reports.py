@@ -210,14 +210,6 @@ async def test_a_nomination_leaves_the_conditions_alone() -> None:
 
 
 @in_virtual_time
-async def test_the_end_of_a_nomination_leaves_the_conditions_alone() -> None:
-    async with a_desk() as desk:
-        desk.reporter.denominate(a_pod(nominated="n1"))
-        assert await desk.patches() == [{"nominatedNodeName": None}]
-        assert await desk.events() == []
-
-
-@in_virtual_time
 async def test_a_status_that_cannot_be_written_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with a_desk() as desk:
         desk.api.answer = lambda sent: ForbiddenError(403, "Forbidden", "no") if sent.path == STATUS else None

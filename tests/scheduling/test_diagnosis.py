@@ -9,6 +9,7 @@ from tests.builders import a_cluster, a_pod
 from tests.framework.fakes import Filter, PreFilter
 from tests.scheduling.builders import Search, cluster_of, numbered, search_of
 
+from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Scope
 from berth.framework.status import SKIP, Code, PluginError, Status, error, unresolvable, unschedulable
 from berth.scheduling.algorithm import NoNodes
@@ -148,7 +149,7 @@ def test_a_pod_rejected_before_any_node_was_looked_at(pre: PreFilter, text: str,
     assert failure.unschedulable_plugins == blamed
     assert failure.nodes is None
     assert plugin.asked_of() == []
-    statuses = search.algorithm.statuses(failure)
+    statuses = search.algorithm.statuses(CycleState(), search.cluster.info(a_pod()), failure)
     assert statuses.get("n1") == statuses.get("nobody knows") == failure.absent
 
 

@@ -17,7 +17,6 @@ from berth.api.workloads import Namespace
 from berth.cluster.kinds import NAMESPACE
 from berth.cluster.objects import Kind
 from berth.framework.status import Code, Status, error, unschedulable
-from berth.scheduling.instructions import Denominate, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -329,30 +328,7 @@ def test_other_objects_are_kept_before_waiting_pods_hear_of_them() -> None:
     assert world.cluster.objects.get(NAMESPACE, "thing") is None
 
 
-# -- nodes that pods hope for, or wait for ----------------------------------------------------------------------------
-
-
-def test_a_nomination_to_a_node_that_goes_away_is_cleared_at_once_and_the_pod_tried() -> None:
-    world = a_world(nodes=("n1", "n2"), closed=("n1", "n2"))
-    world.rejected(POD)
-    hopeful = world.update(nominated(POD, "n1"))
-    assert world.engine.queue.nominator.node_of(POD.uid) == "n1"
-
-    world.remove_node("n1")
-    assert world.engine.queue.nominator.node_of(POD.uid) is None
-    assert world.next() == Denominate(hopeful)
-    assert world.place(POD) == "A"
-    assert world.reported().pod.uid == POD.uid
-
-
-def test_a_nomination_that_was_renewed_meanwhile_stays() -> None:
-    world = a_world(nodes=("n1", "n2"), closed=("n1", "n2"))
-    world.rejected(POD)
-    world.update(nominated(POD, "n1"))
-    world.remove_node("n1")
-    world.update(nominated(POD, "n2"))
-    assert isinstance(world.next(), Report)
-    assert world.next() is None
+# -- the first node ---------------------------------------------------------------------------------------------------
 
 
 def test_pods_that_found_no_node_are_tried_when_the_first_one_comes_however_long_they_are_to_pause() -> None:

@@ -161,7 +161,7 @@ def test_a_promise_leaves_no_trace(breaks: bool) -> None:
     assert plugin.asked_of() == []
 
 
-def test_what_is_kept_between_pods_knows_nothing_of_promises() -> None:
+def test_what_is_kept_between_pods_holds_for_as_long_as_the_promises_do() -> None:
     search, plugin = one_pod_search()
     search.nominate(a_pod("other", priority=5), "n1")
     assert search.feasible(a_pod("a", priority=1)) == ["n2"]
@@ -170,7 +170,7 @@ def test_what_is_kept_between_pods_knows_nothing_of_promises() -> None:
     assert search.feasible(a_pod("c", priority=1)) == []
     search.nominated.clear()
     assert search.feasible(a_pod("d", priority=1)) == ALL
-    assert plugin.asked_of() == ["n1", "n1", "n1", "n2", "n2"]
+    assert plugin.asked_of() == ["n1", "n1", "n2", "n2"], "as they are, and once each with whom they were promised to"
 
 
 def test_scores_take_no_notice_of_promises() -> None:

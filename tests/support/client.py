@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 PATCHES: Mapping[str, str] = {
@@ -181,12 +181,12 @@ class ApiClient:
             time.sleep(pause_s)
         raise TimeoutError(f"{path}: not as expected after {deadline_s} s; last seen: {json.dumps(seen)}")
 
-    def wipe(self) -> None:
-        """Empties the cluster of what tests create most: pods, claims, events, volumes and nodes.
+    def wipe(self, paths: Sequence[str] = WIPED) -> None:
+        """Empties collections; if none is named, those of what tests create most: pods, claims, events, volumes, nodes.
 
         Finalizers are taken off, since the controllers that would do it need not be running.
         """
-        for path in WIPED:
+        for path in paths:
             while found := self.items(path, {"limit": "500"}):
                 for item in found:
                     if item["metadata"].get("finalizers"):

@@ -20,8 +20,7 @@ def run(arguments: Sequence[str]) -> int:
         sys.stderr.write(early.stderr)
         return early.code
     try:
-        asyncio.run(run_scheduler(options, configure(options)))
+        return asyncio.run(run_scheduler(options, configure(options)))
     except (StartError, KubeError) as fault:
         print(f"Error: {fault}", file=sys.stderr)
         return 1
-    return 0

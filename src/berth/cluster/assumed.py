@@ -1,8 +1,9 @@
 """`AssumeCache`: objects of one kind as the API server showed them, and our own changes assumed until it shows them.
 
-A plugin that promises something to a pod puts the changed object here, so that the next pod does not get it too.  The
-assumption holds until the API server shows another version of the object, which settles the matter, or until it is
-taken back.  Owned by `berth.cluster.cache.Cluster`.
+A plugin that promises something to a pod puts the changed object here, so that the next pod does not get it too; so
+does one that has just written an object, with the version that was written.  The assumption holds until the API server
+shows a later version of the object, which settles the matter, or until it is taken back.  Owned by
+`berth.cluster.cache.Cluster`.
 
 Source: k8s pkg/scheduler/util/assumecache/assume_cache.go.
 """
@@ -45,10 +46,10 @@ class AssumeCache(Generic[K]):
             yield self._assumed.get(_key(shown), shown)
 
     def assume(self, changed: K) -> None:
-        """Take *changed*, made from the version that is known, for what the object is now.
+        """Take *changed*, made from the version that is shown or written since, for what the object is now.
 
         Raises:
-            AssumeError: another version is known, or none.
+            AssumeError: another version is shown, or none.
         """
         key = _key(changed)
         shown = self._objects.get(self._kind, key[1], key[0])
@@ -56,7 +57,7 @@ class AssumeCache(Generic[K]):
         if shown is None:
             raise AssumeError(f'could not find object "{name}"')
         known, wanted = shown.metadata.resource_version, changed.metadata.resource_version
-        if known != wanted:
+        if known != wanted and not is_older(known, wanted):
             raise AssumeError(f'"{name}" is out of sync (stored: {known}, assume: {wanted})')
         before = self._assumed.get(key, shown)
         self._assumed[key] = changed
@@ -79,7 +80,7 @@ class AssumeCache(Generic[K]):
             return
         assumed = self._assumed.get(_key(shown))
         if assumed is not None:
-            if new is not None and new.metadata.resource_version == assumed.metadata.resource_version:
+            if new is not None and not _is_settled(new.metadata.resource_version, assumed.metadata.resource_version):
                 return
             del self._assumed[_key(shown)]
         self._tell(old if assumed is None else assumed, new)
@@ -87,6 +88,15 @@ class AssumeCache(Generic[K]):
     def _tell(self, old: K | None, new: K | None) -> None:
         for listener in self._listeners:
             listener(old, new)
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether the first of two versions of an object came before the second; False where they cannot be compared."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+
+
+def _is_settled(shown: str, assumed: str) -> bool:
+    return shown != assumed and not is_older(shown, assumed)
 
 
 def _key(obj: ApiObject) -> _Key:

@@ -14,6 +14,8 @@ from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.requests import RequestRules
 from berth.cluster.assumed import AssumeCache
+from berth.cluster.device_claims import DeviceClaims
+from berth.cluster.device_classes import DeviceClasses
 from berth.cluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from berth.cluster.nodes import NodeTable
 from berth.cluster.objects import Objects
@@ -47,6 +49,8 @@ class Cluster:
         objects: everything that is neither pod nor node.
         assumed_volumes: persistent volumes, with what we have promised.
         assumed_claims: claims of persistent volumes, with the nodes that we have selected.
+        device_claims: claims of devices, with what we have promised.
+        device_classes: which classes of devices stand behind resource names.
         rules: how requests of placed pods are added up.
     """
 
@@ -55,6 +59,8 @@ class Cluster:
         self.objects = Objects()
         self.assumed_volumes = AssumeCache(self.objects, PERSISTENT_VOLUME)
         self.assumed_claims = AssumeCache(self.objects, PERSISTENT_VOLUME_CLAIM)
+        self.device_claims = DeviceClaims(self.objects)
+        self.device_classes = DeviceClasses(self.objects)
         self.rules = rules
         self._placed: dict[PodUid, PlacedPod] = {}
         self._assumed: set[PodUid] = set()

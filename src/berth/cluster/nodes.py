@@ -84,6 +84,7 @@ class NodeTable:
         self._row_of: dict[NodeName, int] = {}
         self._free: list[int] = []
         self._log = ChangeLog()
+        self._pods_log = ChangeLog()
         self._live_rows: Rows | None = None
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -169,6 +170,15 @@ class NodeTable:
         rows = self._log.since(mark)
         return None if rows is None else np.array(rows, dtype=np.intp)
 
+    def pods_mark(self) -> Mark:
+        """The state of now, for `pods_changed_since`."""
+        return self._pods_log.mark()
+
+    def pods_changed_since(self, mark: Mark) -> Rows | None:
+        """The rows whose pods came, went or changed in any way since *mark*; None if all must be looked at again."""
+        rows = self._pods_log.since(mark)
+        return None if rows is None else np.array(rows, dtype=np.intp)
+
     # -- writing -------------------------------------------------------------------------------------------------
 
     def set_node(self, node: Node) -> int:
@@ -232,6 +242,7 @@ class NodeTable:
         taken, non_zero = info.taken, info.taken_non_zero
         row = self._row_for(NodeName(name))
         self._pods[row][info.uid] = info
+        self._pods_log.touch(row)
         self._count(row, taken, non_zero, 1)
         self.pod_counts.add(row, info)
         if info.affinity_terms.carried:
@@ -252,6 +263,7 @@ class NodeTable:
         if row is None or uid not in self._pods[row]:
             raise KeyError(f"no corresponding pod {uid} in pods of node {name}")
         info = self._pods[row].pop(uid)
+        self._pods_log.touch(row)
         self._count(row, info.taken, info.taken_non_zero, -1)
         self.pod_counts.remove(row, info)
         if info.affinity_terms.carried:
@@ -281,6 +293,7 @@ class NodeTable:
         if not same_spec or _marks(before) != _marks(info):
             self._log.touch(row)
         self._pods[row][info.uid] = info
+        self._pods_log.touch(row)
         self.pod_counts.swap(row, before, info)
         if info.affinity_terms is not before.affinity_terms:
             self.carried_terms.remove(row, before.affinity_terms.carried)
@@ -295,11 +308,12 @@ class NodeTable:
 
         The block itself must undo what it does: whoever removes a pod adds it again before the end.
         """
-        mark = self._log.mark()
+        mark, pods_mark = self._log.mark(), self._pods_log.mark()
         try:
             yield
         finally:
             self._log.rewind(mark)
+            self._pods_log.rewind(pods_mark)
 
     def _swap_volumes(self, row: int, before: PodInfo, info: PodInfo) -> None:
         if before.volumes:

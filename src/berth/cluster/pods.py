@@ -6,6 +6,7 @@ are integers in the scheduler's units; selectors are compiled on first use, sinc
 Source: k8s pkg/scheduler/framework/types.go, ``PodInfo``.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -75,7 +76,7 @@ class PodInfo:
     rules: RequestRules = field(default=DEFAULT_RULES)
 
     @cached_property
-    def likeness(self) -> bytes:
+    def template(self) -> bytes:
         """Equal for pods that have the same namespace, labels, owners and spec, as those of one controller do.
 
         Volumes are left out: that of the service account has a name of its own in each pod.
@@ -111,6 +112,7 @@ class PodInfo:
         twin = PodInfo(pod, self.rules)
         if pod.spec == self.pod.spec and not may_hold_more(pod) and not may_hold_more(self.pod):
             twin.__dict__.update({name: known for name, known in self.__dict__.items() if name != "pod"})
+            twin.__dict__.pop("likeness", None)
             if pod.metadata.labels != self.pod.metadata.labels:
                 twin.__dict__.pop("label_set", None)
         return twin
@@ -120,6 +122,21 @@ class PodInfo:
         """The namespace and the labels, hashable."""
         metadata = self.pod.metadata
         return metadata.namespace, frozenset(metadata.labels.items())
+
+    @cached_property
+    def likeness(self) -> Hashable:
+        """What rules can tell of a pod that is on a node; pods with volumes are like no other.
+
+        Raises:
+            QuantityError: an amount is no quantity.
+        """
+        terminating = self.pod.metadata.deletion_timestamp is not None
+        taken = tuple(self.taken.items())
+        return self.label_set, terminating, taken, self.host_ports, self.affinity_terms.carried, self._named_by_volumes
+
+    @property
+    def _named_by_volumes(self) -> str:
+        return self.uid if self.volumes else ""
 
     @property
     def affinity_terms(self) -> PodAffinityTerms:

@@ -111,14 +111,10 @@ class Behaviours:
     # Dynamic resources
     dra_distinct_attribute_per_device: bool = True
     """``distinctAttribute`` holds between the devices of one request too, not only between requests."""
-    dra_all_mode_needs_capacity_on_every_device: bool = True
-    """``All`` with consumable capacity fails unless each matching device has room."""
     dra_allocator_corrected_counters: bool = True
     """Shared counters are charged once per device, given back on backtracking, and kept per driver and pool."""
     dra_detailed_allocator_errors: bool = True
     """A failing selector names its device and gives a hint; too many devices are told with both counts."""
-    dra_cel_list_functions: bool = True
-    """CEL list attributes and macros evaluate even while DRAListTypeAttributes is off."""
     dra_post_filter_always_explains: bool = False
     """Without a deallocation, PostFilter says ``no new claims to deallocate`` or ``still not schedulable``."""
     device_taint_rules_in_v1: bool = True

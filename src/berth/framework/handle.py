@@ -3,10 +3,13 @@
 Source: k8s staging/src/k8s.io/kube-scheduler/framework/interface.go, ``Handle``.
 """
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
-from berth.api.pod import Pod
+from berth.api.dra import ResourceClaim
+from berth.api.meta import PodKey
+from berth.api.pod import Pod, PodExtendedResourceClaimStatus
 from berth.api.storage import PersistentVolume, PersistentVolumeClaim
 from berth.cluster.cache import Cluster
 from berth.framework.features import Behaviours, FeatureGates
@@ -22,6 +25,10 @@ class PodBinder(Protocol):
 
 class WriteError(Exception):
     """The API server did not take a change; the text says why."""
+
+
+class WriteConflictError(WriteError):
+    """Somebody else has changed the object since the version that the change was made from."""
 
 
 class Wait(Protocol):
@@ -61,6 +68,58 @@ class ObjectWriter(Protocol):
         """The beginning of a wait that takes at most so long."""
 
 
+PodLister = Callable[[PodKey], Pod | None]
+"""A pod by its key as the API server last showed it; None if it does not."""
+
+
+def shows_no_pod(key: PodKey) -> Pod | None:
+    """The lister where there is no API server."""
+    del key
+    return None
+
+
+class ClaimWriter(Protocol):
+    """Writes claims of devices, and what pods and users are told of them; as `ObjectWriter` otherwise.
+
+    All but `wait`, `later` and `tell` raise `WriteError` if the API server does not take the change.
+    """
+
+    async def create(self, claim: ResourceClaim) -> ResourceClaim:
+        """Create a claim under a name that is made up for it; returns it as it is then."""
+
+    async def update_finalizers(self, before: ResourceClaim, after: ResourceClaim) -> ResourceClaim:
+        """Write the finalizers; returns the new version.
+
+        Raises:
+            WriteConflictError: the claim has changed meanwhile.
+        """
+
+    async def update_status(self, before: ResourceClaim, after: ResourceClaim) -> ResourceClaim:
+        """Write the status, of which only what differs is sent; returns the new version.
+
+        Raises:
+            WriteConflictError: the claim has changed meanwhile.
+        """
+
+    async def release(self, claim: ResourceClaim, pod: Pod) -> None:
+        """Take the pod off the list of those who may use the claim, whatever its version."""
+
+    async def delete(self, claim: ResourceClaim) -> None:
+        """Delete this very claim; one that is gone already is fine."""
+
+    async def write_special_claim(self, pod: Pod, status: PodExtendedResourceClaimStatus) -> None:
+        """Tell in the pod's status which claim stands for its extended resources."""
+
+    def wait(self, timeout_s: float) -> Wait:
+        """The beginning of a wait that takes at most so long."""
+
+    def later(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Perform a write beside everything else; what goes wrong with it is logged."""
+
+    def tell(self, pod: Pod, reason: str, action: str, note: str) -> None:
+        """Tell users of the pod something that is no reason to worry, by an event."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handle:
     """The surroundings of a plugin.
@@ -69,12 +128,20 @@ class Handle:
         cluster: nodes and pods as the scheduler believes them to be.
         gates: which features are on.
         behaviours: how this version of Kubernetes goes about things.
+        lister: a pod by its key as the API server last showed it.
         binder: performs bindings; None where nothing is bound (a simulation, a test of the core).
-        writer: writes other objects; None where nothing is written.
+        writer: writes volumes and their claims; None where nothing is written.
+        claim_writer: writes claims of devices; None where nothing is written.
+        clock: seconds since 1970; None where time stands still.
+        stopwatch: seconds since whenever; None where searches may take as long as they like.
     """
 
     cluster: Cluster
     gates: FeatureGates
     behaviours: Behaviours
+    lister: PodLister = shows_no_pod
     binder: PodBinder | None = None
     writer: ObjectWriter | None = None
+    claim_writer: ClaimWriter | None = None
+    clock: Callable[[], float] | None = None
+    stopwatch: Callable[[], float] | None = None

@@ -10,18 +10,22 @@ Source: k8s staging/src/k8s.io/kube-scheduler/framework/interface.go.
 """
 
 import enum
-from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.api.meta import PodUid
+from berth.api.pod import Pod
 from berth.cluster.columns import Rows
 from berth.cluster.objects import Kind
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
 from berth.framework.events import Registration
 from berth.framework.status import SUCCESS, Status
+from berth.framework.what_if import Board, Guests, Trial
 
 Rejections = NDArray[np.int16]
 """Shape (len(rows),): 0 where the node stays in the running, else a code that `FilterPlugin.rejection` explains."""
@@ -69,6 +73,14 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Success lets the pod in; anything else keeps it out until an event that this plugin registered."""
+
+
+@runtime_checkable
+class HoldingPlugin(PreEnqueuePlugin, Protocol):
+    """A plugin that may hold hundreds of pods back at a time, each until an event of its own."""
+
+    def holds_back(self, pod: PodInfo) -> bool:
+        """Whether `pre_enqueue` would still keep the pod out; asked at each event, before any hint."""
 
 
 @runtime_checkable
@@ -123,23 +135,103 @@ class FilterPlugin(Plugin, Protocol):
         """What a code of `filter` means; the same for as long as the plugin lives."""
 
 
+@runtime_checkable
+class BoardFilter(FilterPlugin, Protocol):
+    """A filter that answers for many nodes at once what it would say if pods came or went there."""
+
+    def board(self, state: CycleState, pod: PodInfo, guests: Guests) -> Board:
+        """The board for a question about *pod*; *state* is as PreFilter left it."""
+
+
+@runtime_checkable
+class IgnoresPods(FilterPlugin, Protocol):
+    """A filter whose answers do not depend on which pods are on nodes."""
+
+    @property
+    def ignores_pods(self) -> Literal[True]:
+        """That it is so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Eviction:
+    """Pods that have to go so that another fits.
+
+    Attributes:
+        preemptor: the pod that room is made for.
+        node_name: where.
+        victims: who has to go, most important first; also those that are going already.
+        plugin: who says so.
+        progress: hears how it goes.
+    """
+
+    preemptor: PodInfo
+    node_name: str
+    victims: tuple[PodInfo, ...]
+    plugin: str
+    progress: "EvictionProgress"
+
+
+class EvictionProgress(Protocol):
+    """Hears of the steps of an eviction that is carried out beside the scheduling cycles."""
+
+    def started(self) -> None:
+        """Victims are about to be told to go."""
+
+    def reached_last(self, victim: Pod) -> None:
+        """All victims but this one have been told to go; this one is about to be."""
+
+    def ended(self) -> None:
+        """Nothing more is done about it."""
+
+    def stuck(self, victims: Iterable[PodUid]) -> None:
+        """These do not go, although they were told to long ago."""
+
+
 class PostFilterResult(NamedTuple):
     """What PostFilter achieved.
 
     Attributes:
         status: success if the pod may fit soon.
         nominated_node_name: where it may fit; empty clears an earlier nomination, None leaves it.
+        eviction: who has to go for that.
     """
 
     status: Status
     nominated_node_name: str | None = None
+    eviction: Eviction | None = None
 
 
 class NodeStatuses(Protocol):
-    """Why nodes were rejected, for whoever wants to change that."""
+    """Why nodes were rejected, for whoever wants to change that.
+
+    Attributes:
+        num_all_nodes: how many nodes there are.
+    """
+
+    num_all_nodes: int
 
     def get(self, node_name: str) -> Status:
         """The answer for one node."""
+
+    def unschedulable_rows(self) -> Rows:
+        """The nodes where evictions might help, ascending."""
+
+    def trial(self, guests: Guests) -> Trial:
+        """A question about the pod that fits nowhere: what if pods came and went?
+
+        Args:
+            guests: the pods, and the nodes in question.
+
+        Raises:
+            TrialError: a filter cannot answer for all nodes at once.
+        """
+
+    def live_trial(self, guests: Guests) -> Trial:
+        """The same about one node, which every filter can answer.
+
+        Args:
+            guests: the pods, all on one node.
+        """
 
 
 @runtime_checkable

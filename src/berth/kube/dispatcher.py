@@ -95,6 +95,11 @@ class Dispatcher:
         self._lanes: dict[str, _Lane] = {}
         self._room = asyncio.Semaphore(_PATCHES_IN_FLIGHT)
 
+    @property
+    def backlog(self) -> int:
+        """For how many pods a binding or a status patch is under way or waits for its turn."""
+        return len(self._lanes)
+
     async def close(self) -> None:
         """Give up all patches that are queued or under way; their futures are cancelled."""
         tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]

@@ -38,6 +38,8 @@ NOTE_LIMIT_BYTES = 1024
 _NOTE_END = b" ..."
 _NAME_LIMIT = 253
 _WORKERS = 8
+_YIELD_S = 0.05
+_LONGEST_YIELD_S = 1.0
 _MAX_TRIES = 12
 _RETRY_S = 10.0
 _RETRY_JITTER = 0.25
@@ -168,6 +170,7 @@ class EventRecorder:
         burst: int,
         clock: Clock = SYSTEM_CLOCK,
         workers: int = _WORKERS,
+        busy: Callable[[], bool] = lambda: False,
     ) -> None:
         """Make a recorder; nothing is posted until `run`.
 
@@ -178,6 +181,8 @@ class EventRecorder:
             burst: events at once.
             clock: for pacing, retries, sweeps and time stamps.
             workers: how many events may be under way at a time.
+            busy: whether the API server has more urgent things to do for us; all workers but one then hold back for a
+                moment, unless events pile up.
         """
         self.dropped = 0
         self.failed = 0
@@ -186,7 +191,7 @@ class EventRecorder:
         self._hostname = hostname
         self._pace = TokenBucket(qps, burst, clock=clock)
         self._clock = clock
-        self._workers = workers
+        self._workers, self._busy = workers, busy
         self._queue: asyncio.Queue[_Occurrence | _Job] = asyncio.Queue(QUEUE_LIMIT)
         self._retries: set[asyncio.Task[None]] = set()
         self._known: dict[_Key, _Known] = {}
@@ -253,8 +258,8 @@ class EventRecorder:
         """Post events until cancelled; what then waits for another try is given up."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                for _ in range(self._workers):
-                    tasks.create_task(self._work())
+                for number in range(self._workers):
+                    tasks.create_task(self._work(yields=number > 0))
                 tasks.create_task(self._sweep(_RESEND_S, self._resend_series))
                 tasks.create_task(self._sweep(_FINISH_S, self._finish_idle))
         finally:
@@ -273,15 +278,23 @@ class EventRecorder:
 
     # -- workers ------------------------------------------------------------------------------------------------
 
-    async def _work(self) -> None:
+    async def _work(self, *, yields: bool) -> None:
         while True:
             item = await self._queue.get()
             try:
+                if yields:
+                    await self._let_urgent_things_pass()
                 job = item if isinstance(item, _Job) else self._job_for(item)
                 if job is not None:
                     await self._try(job)
             finally:
                 self._queue.task_done()
+
+    async def _let_urgent_things_pass(self) -> None:
+        waited_s = 0.0
+        while waited_s < _LONGEST_YIELD_S and self._busy() and self._queue.qsize() < QUEUE_LIMIT // 2:
+            await self._clock.sleep(_YIELD_S)
+            waited_s += _YIELD_S
 
     def _job_for(self, seen: _Occurrence) -> _Job | None:
         """What has to be written for an occurrence: an event, the start of a series, or nothing."""

@@ -191,6 +191,14 @@ class AttachedVolumes:
         """The rows on which a pod uses *volume*."""
         return self._holders.get(volume, ())
 
+    def holders_on(self, volume: Countable, row: int) -> int:
+        """How many pods use *volume* on one node."""
+        return self._holders.get(volume, _NOWHERE).get(row, 0)
+
+    def is_attached(self, volume: Countable, row: int) -> bool:
+        """Whether *volume* is attached to a node, whoever uses it."""
+        return volume in self._attached.get(row, ())
+
     def has_csi_node(self, rows: Rows) -> Mask:
         """bool, shape (len(rows),): which nodes have told of their drivers."""
         return self._has_csi_node[rows]

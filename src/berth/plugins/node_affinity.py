@@ -4,7 +4,7 @@ Points: PreFilter (sits out for pods without selectors; narrows to the nodes tha
 out without preferences), Score (normalized).  Rejects as unresolvable.  Woken by nodes that the pod's selectors have
 come to match.
 
-Arguments: ``added_affinity``, which holds for every pod besides its own; None for nothing.
+Arguments: ``added_affinity``, which holds for every pod besides its own; None for nothing.  All its terms are valid.
 
 A faulty required term of the pod matches nothing; a faulty preferred term breaks the attempt off.
 
@@ -55,6 +55,7 @@ class NodeAffinity:
 
     name = "NodeAffinity"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
         """Build the plugin.

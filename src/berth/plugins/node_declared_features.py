@@ -25,7 +25,7 @@ from berth.framework.events import Action, ClusterEvent, Hint, Registration, Res
 from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope
 from berth.framework.status import SKIP, PluginError, Status, unresolvable
-from berth.plugins.hints import before_and_after, own_pod
+from berth.plugins.hints import before_and_after, own_pod, required
 
 REASON: Final = "node(s) didn't match Pod's required features"
 RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
@@ -61,6 +61,7 @@ class NodeDeclaredFeatures:
 
     name = "NodeDeclaredFeatures"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, handle: Handle) -> None:
         self._table = handle.cluster.table
@@ -120,7 +121,7 @@ def _hint_for_node(pod: PodInfo, old: Any, new: Any) -> Hint:
 
 
 def _hint_for_pod(pod: PodInfo, old: Any, new: Any) -> Hint:
-    before, after = before_and_after(Pod, old, new)
-    if before is None or after.uid != pod.uid:
+    before, after = required(Pod, old), required(Pod, new)
+    if after.uid != pod.uid:
         return Hint.SKIP
     return Hint.SKIP if needed_features(before) == needed_features(after) else Hint.QUEUE

@@ -7,6 +7,7 @@ Source: k8s pkg/scheduler/framework/plugins/nodename/node_name.go.
 """
 
 from collections.abc import Hashable, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -27,6 +28,7 @@ class NodeName:
 
     name = "NodeName"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, handle: Handle) -> None:
         self._table = handle.cluster.table

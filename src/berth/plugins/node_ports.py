@@ -9,18 +9,20 @@ Source: k8s pkg/scheduler/framework/plugins/nodeports/node_ports.go.
 """
 
 from collections.abc import Collection, Hashable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
 from berth.api.pod import Pod
 from berth.cluster.columns import Rows
+from berth.cluster.nodes import NodeTable
 from berth.cluster.pods import ANY_ADDRESS, HostPort, PodInfo, host_ports
 from berth.framework.cycle_state import CycleState, StateKey, StateNotFoundError
 from berth.framework.events import NODE_ADD, Action, ClusterEvent, Hint, Registration
 from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope
 from berth.framework.status import SKIP, PluginError, Status, unschedulable
+from berth.framework.what_if import Guests, Indices, Shifts
 from berth.plugins.hints import assigned_pod, required
 
 REASON: Final = "node(s) didn't have free ports for the requested pod ports"
@@ -80,10 +82,7 @@ class NodePorts:
             PluginError: PreFilter was not run.
         """
         del pod
-        try:
-            wanted = state.read(_WANTED)
-        except StateNotFoundError as error:
-            raise PluginError(error.args[0]) from error
+        wanted = _read(state)
         taken = self._table.rows_with_ports()
         if not taken:
             return np.zeros(len(rows), dtype=np.int16)
@@ -93,10 +92,63 @@ class NodePorts:
         closed = [row for row, ports in taken.items() if any(conflicts(port, ports) for port in wanted)]
         return np.isin(rows, closed).astype(np.int16)
 
+    def board(self, state: CycleState, pod: PodInfo, guests: Guests) -> "PortsBoard":
+        """Host ports of many nodes while pods come and go.
+
+        Raises:
+            PluginError: PreFilter was not run.
+        """
+        del pod
+        return PortsBoard(self._table, guests, _read(state))
+
     def rejection(self, code: int) -> Status:
         """The one rejection there is."""
         del code
         return self._rejected
+
+
+class PortsBoard:
+    """By place, how many ports are taken that are in the way.
+
+    Args:
+        table: the nodes.
+        guests: who comes and goes.
+        wanted: the ports of the pod.
+    """
+
+    def __init__(self, table: NodeTable, guests: Guests, wanted: Sequence[HostPort]) -> None:
+        by_row = table.rows_with_ports()
+        in_the_way = (
+            sum(many for port, many in by_row.get(row, {}).items() if _clashes(wanted, port))
+            for row in guests.rows.tolist()
+        )
+        weights = guests.weights(lambda guest: sum(_clashes(wanted, port) for port in guest.host_ports))
+        self._taken = Shifts(guests.places, weights, np.fromiter(in_the_way, np.int64, len(guests.rows)))
+
+    def copy(self) -> Self:
+        """A board that goes its own way from here."""
+        twin = object.__new__(type(self))
+        twin._taken = self._taken.copy()
+        return twin
+
+    def move(self, guests: Indices, by: int) -> None:
+        """These guests come or go."""
+        self._taken.move(guests, by)
+
+    def judge(self, places: Indices) -> Rejections:
+        """1 where one of the pod's ports is taken."""
+        return (self._taken.sums[places] > 0).astype(np.int16)
+
+
+def _clashes(wanted: Sequence[HostPort], taken: HostPort) -> bool:
+    return any(conflicts(port, (taken,)) for port in wanted)
+
+
+def _read(state: CycleState) -> tuple[HostPort, ...]:
+    try:
+        return state.read(_WANTED)
+    except StateNotFoundError as error:
+        raise PluginError(error.args[0]) from error
 
 
 def _hint_for_deleted_pod(pod: PodInfo, old: Any, new: Any) -> Hint:

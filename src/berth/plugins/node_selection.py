@@ -71,14 +71,14 @@ def _requirement_mask(table: NodeTable, requirement: Requirement, rows: Rows) ->
 
 
 def _lacks_label(table: NodeTable, key: str, rows: Rows) -> Mask:
-    mask: Mask = table.label(key).codes[rows] == 0
+    mask: Mask = table.label(key).codes_of(rows) == 0
     return mask
 
 
 def _label_in(table: NodeTable, key: str, values: tuple[str, ...], rows: Rows) -> Mask:
     column = table.label(key)
     wanted = [code for code in map(column.code_of, values) if code is not None]
-    codes = column.codes[rows]
+    codes = column.codes_of(rows)
     if len(wanted) == 1:
         mask: Mask = codes == wanted[0]
         return mask

@@ -32,6 +32,7 @@ class NodeUnschedulable:
 
     name = "NodeUnschedulable"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, handle: Handle) -> None:
         self._table = handle.cluster.table

@@ -34,6 +34,7 @@ from berth.framework.events import Action, ClusterEvent, Hint, HintError, Regist
 from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope
 from berth.framework.status import SKIP, PluginError, Status, unresolvable, unschedulable
+from berth.framework.what_if import Guests
 from berth.plugins.attached_volumes import (
     NOT_INSTALLED,
     AttachedVolumes,
@@ -42,12 +43,12 @@ from berth.plugins.attached_volumes import (
     countable_volumes,
 )
 from berth.plugins.csi_migration import TranslationError, in_tree_driver, translate_volume
-from berth.plugins.hints import assigned_pod, before_and_after, required
+from berth.plugins.hints import assigned_pod, required
 from berth.plugins.storage import hint_for_claim, signature
+from berth.plugins.volume_limits_board import TOO_MANY, LimitsBoard
 
 REASON: Final = "node(s) exceed max volume count"
 
-_TOO_MANY: Final = 1
 _MOST_CODES: Final = int(np.iinfo(np.int16).max)
 
 
@@ -126,10 +127,7 @@ class NodeVolumeLimits:
             PluginError: PreFilter was not run, or the pod, or one that is there, cannot be made sense of.
         """
         del pod
-        try:
-            wanted = state.read(_STATE)
-        except StateNotFoundError as error:
-            raise PluginError(error.args[0]) from error
+        wanted = _read(state)
         if wanted.fault:
             raise PluginError(wanted.fault)
         if wanted.missing:
@@ -139,13 +137,39 @@ class NodeVolumeLimits:
             return rejected
         self._attached.catch_up()
         for driver, volumes in wanted.migrated.items():
-            rejected[self._exceeds(driver, volumes, rows)] = _TOO_MANY
+            rejected[self._exceeds(driver, volumes, rows)] = TOO_MANY
         if self._heeds_missing_drivers:
             self._reject_missing_drivers(wanted, rows, rejected)
-        fault = self._attached.fault(rows[rejected <= _TOO_MANY])
+        fault = self._attached.fault(rows[rejected <= TOO_MANY])
         if fault is not None:
             raise PluginError(fault)
         return rejected
+
+    def board(self, state: CycleState, pod: PodInfo, guests: Guests) -> LimitsBoard:
+        """Volumes of many nodes while pods come and go.
+
+        Raises:
+            PluginError: PreFilter was not run, or the pod, or one that is there, cannot be made sense of.
+        """
+        del pod
+        wanted = _read(state)
+        if wanted.fault or wanted.missing:
+            raise PluginError(wanted.fault or wanted.missing)
+        self._attached.catch_up()
+        fault = self._attached.fault(guests.rows)
+        if fault is not None:
+            raise PluginError(fault)
+
+        def volumes_of(guest: int, row: int) -> tuple[Countable, ...]:
+            migrated = bool(self._attached.has_csi_node(np.array([row]))[0])
+            found = countable_volumes(self._objects, guests.pod(guest), migrated=migrated, is_new=False)
+            return tuple(dict.fromkeys(found))
+
+        def overwrite(rows: Rows, rejected: Rejections) -> None:
+            if self._heeds_missing_drivers and wanted.migrated:
+                self._reject_missing_drivers(wanted, rows, rejected)
+
+        return LimitsBoard(self._attached, guests, wanted.migrated, volumes_of, overwrite)
 
     def rejection(self, code: int) -> Status:
         """What the number stands for."""
@@ -191,6 +215,13 @@ class NodeVolumeLimits:
         return code
 
 
+def _read(state: CycleState) -> _Wanted:
+    try:
+        return state.read(_STATE)
+    except StateNotFoundError as error:
+        raise PluginError(error.args[0]) from error
+
+
 def _can_count(volumes: Sequence[Any]) -> bool:
     return any(
         volume.persistent_volume_claim or volume.ephemeral or in_tree_driver(volume) is not None for volume in volumes
@@ -199,9 +230,7 @@ def _can_count(volumes: Sequence[Any]) -> bool:
 
 def _hint_for_csi_node(pod: PodInfo, old: Any, new: Any) -> Hint:
     del pod
-    before, after = before_and_after(CsiNode, old, new)
-    if before is None:
-        return Hint.QUEUE
+    before, after = required(CsiNode, old), required(CsiNode, new)
     limits = {driver.name: driver.limit for driver in before.spec.drivers}
     grew = any((driver.limit or 0) > (limits.get(driver.name) or 0) for driver in after.spec.drivers)
     return Hint.QUEUE if grew else Hint.SKIP

@@ -12,6 +12,8 @@ from berth.framework.handle import Handle
 from berth.framework.interface import Plugin
 from berth.framework.registry import Factory, Registry
 from berth.plugins.default_binder import DefaultBinder
+from berth.plugins.default_preemption.plugin import DefaultPreemption
+from berth.plugins.dynamic_resources.plugin import DynamicResources
 from berth.plugins.image_locality import ImageLocality
 from berth.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from berth.plugins.node_affinity import NodeAffinity
@@ -44,6 +46,8 @@ def _without_arguments(make: Callable[[Handle], Plugin]) -> Factory:
 IN_TREE: Final = Registry(
     {
         DefaultBinder.name: _without_arguments(DefaultBinder),
+        DefaultPreemption.name: DefaultPreemption,
+        DynamicResources.name: DynamicResources,
         ImageLocality.name: _without_arguments(ImageLocality),
         InterPodAffinity.name: InterPodAffinity,
         NodeAffinity.name: NodeAffinity,

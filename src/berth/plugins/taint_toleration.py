@@ -34,6 +34,7 @@ class TaintToleration:
 
     name = "TaintToleration"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, handle: Handle) -> None:
         self._table = handle.cluster.table

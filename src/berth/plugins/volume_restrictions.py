@@ -14,7 +14,7 @@ Source: k8s pkg/scheduler/framework/plugins/volumerestrictions/volume_restrictio
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from berth.api.pod import Pod, Volume
 from berth.api.storage import READ_WRITE_ONCE_POD
 from berth.cluster.columns import Rows
 from berth.cluster.kinds import PERSISTENT_VOLUME_CLAIM
+from berth.cluster.nodes import NodeTable
 from berth.cluster.objects import Kind
 from berth.cluster.pods import PodInfo
 from berth.cluster.volumes import claims_of
@@ -30,6 +31,7 @@ from berth.framework.events import NODE_ADD, Action, ClusterEvent, Hint, Registr
 from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope
 from berth.framework.status import SKIP, SUCCESS, PluginError, Status, unresolvable, unschedulable
+from berth.framework.what_if import Guests, Indices, Shifts
 from berth.plugins.hints import assigned_pod, required
 from berth.plugins.storage import claim_not_found, hint_for_named_claim, signature
 
@@ -57,8 +59,11 @@ class _Wanted:
 
     def after(self, other: PodInfo, sign: int) -> "_Wanted":
         """The same once *other* has come (1) or gone (-1)."""
-        shared = sum(name in self.claims for name in _named_claims(other))
-        return replace(self, held=self.held + sign * shared)
+        return replace(self, held=self.held + sign * self.shared_with(other))
+
+    def shared_with(self, other: PodInfo) -> int:
+        """How many of the claims *other* names too."""
+        return sum(name in self.claims for name in _named_claims(other))
 
 
 _SITS_OUT: Final = PreFilterResult(SKIP)
@@ -158,6 +163,15 @@ class VolumeRestrictions:
             rejected[np.isin(rows, self._rows_in_conflict(wanted.disks))] = _DISK
         return rejected
 
+    def board(self, state: CycleState, pod: PodInfo, guests: Guests) -> "VolumesBoard":
+        """Disks and claims on many nodes while pods come and go.
+
+        Raises:
+            PluginError: PreFilter was not run.
+        """
+        del pod
+        return VolumesBoard(self._table, guests, self._wanted(state))
+
     def rejection(self, code: int) -> Status:
         """One answer for disks, one for claims."""
         return self._rejections[code]
@@ -175,6 +189,42 @@ class VolumeRestrictions:
             return state.read(_STATE)
         except StateNotFoundError as error:
             raise PluginError(f'cannot read "{_STATE.name}" from cycleState') from error
+
+
+class VolumesBoard:
+    """By place, how many pods hold a disk of the pod, and how often its claims are held anywhere.
+
+    Args:
+        table: the nodes.
+        guests: who comes and goes.
+        wanted: what the pod needs for itself.
+    """
+
+    def __init__(self, table: NodeTable, guests: Guests, wanted: _Wanted) -> None:
+        rows, places = guests.rows, guests.places
+        holders = (
+            sum(_conflict_with(wanted.disks, other.volumes) for other in table.volumes.pods(row).values())
+            for row in rows.tolist()
+        )
+        by_disk = guests.weights(lambda guest: _conflict_with(wanted.disks, guest.volumes))
+        self._disks = Shifts(places, by_disk, np.fromiter(holders, np.int64, len(rows)))
+        self._claims = Shifts(places, guests.weights(wanted.shared_with), np.full(len(rows), wanted.held, np.int64))
+
+    def copy(self) -> Self:
+        """A board that goes its own way from here."""
+        twin = object.__new__(type(self))
+        twin._disks, twin._claims = self._disks.copy(), self._claims.copy()
+        return twin
+
+    def move(self, guests: Indices, by: int) -> None:
+        """These guests come or go."""
+        self._disks.move(guests, by)
+        self._claims.move(guests, by)
+
+    def judge(self, places: Indices) -> Rejections:
+        """1 where a disk is in use; else 2 where a claim is held."""
+        claimed = np.where(self._claims.sums[places] > 0, _CLAIM, 0)
+        return np.where(self._disks.sums[places] > 0, _DISK, claimed).astype(np.int16)
 
 
 def _is_restricted(volume: Volume) -> bool:

@@ -72,6 +72,7 @@ class VolumeZone:
 
     name = "VolumeZone"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, handle: Handle) -> None:
         self._table, self._objects = handle.cluster.table, handle.cluster.objects
@@ -126,7 +127,7 @@ class VolumeZone:
             raise PluginError(error.args[0]) from error
         bare: Mask = np.ones(len(rows), dtype=np.bool_)
         for key in _KEYS:
-            bare &= self._table.label(key).codes[rows] == 0
+            bare &= self._table.label(key).codes_of(rows) == 0
         reached: Mask = np.ones(len(rows), dtype=np.bool_)
         for topology in found:
             reached &= self._lies_in(topology, rows)
@@ -165,7 +166,7 @@ class VolumeZone:
         mask = column.mask(topology.values.__contains__, rows)
         new_name = _NEW_NAME.get(topology.key)
         if new_name is not None:
-            lacks_old = column.codes[rows] == 0
+            lacks_old = column.codes_of(rows) == 0
             mask |= lacks_old & self._table.label(new_name).mask(topology.values.__contains__, rows)
         return mask
 

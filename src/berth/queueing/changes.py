@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from berth.api.node import Node
 from berth.api.pod import Pod
-from berth.api.quantity import milli, nano_value
+from berth.api.quantity import QuantityError, milli, nano_value
 from berth.api.requests import RequestRules, pod_requests
 from berth.framework.events import ASSIGNED_POD_ADD, ASSIGNED_POD_DELETE, Action, ClusterEvent, Resource
 
@@ -39,9 +39,6 @@ def detect_pod_changes(
         behaviours: how this version of Kubernetes names the events.
         rules: how requests are added up, for pods that may be in the middle of a resize.
         own: whether this is the waiting pod whose hints will be asked; pods with a node never are.
-
-    Raises:
-        QuantityError: an amount that changed is no quantity.
     """
     shrunk, grown = _request_changes(old, new, rules)
     found = (
@@ -112,7 +109,7 @@ def events_of_change(
 
     Raises:
         TypeError: a pod or node is given in another form.
-        QuantityError: an amount that changed is no quantity.
+        QuantityError: an amount that a node offers and that changed is no quantity.
     """
     if resource == Resource.POD and op == "add":
         return [ASSIGNED_POD_ADD]
@@ -141,10 +138,13 @@ def _resource_of(pod: Pod, behaviours: Behaviours, *, own: bool) -> Resource:
 
 
 def _request_changes(old: Pod, new: Pod, rules: RequestRules) -> tuple[bool, bool]:
-    """Whether some request became less, and whether some became more."""
+    """Whether some request may have become less, and whether some may have become more."""
     if _what_requests_follow_from(old) == _what_requests_follow_from(new):
         return False, False
-    before, after = pod_requests(old, rules), pod_requests(new, rules)
+    try:
+        before, after = pod_requests(old, rules), pod_requests(new, rules)
+    except QuantityError:  # one of the versions is malformed; whoever judges the pod says so
+        return True, True
     return _some_is_less(after, before), _some_is_less(before, after)
 
 

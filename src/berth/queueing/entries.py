@@ -64,7 +64,7 @@ class QueuedPodInfo:
         """Equal for pods that are alike and were rejected by the same plugins, so that the same events help them."""
         if not self.kept_likeness:
             rejectors = (*sorted(self.unschedulable_plugins), "", *sorted(self.pending_plugins))
-            whole = b"\0".join((*(name.encode() for name in rejectors), self.info.likeness))
+            whole = b"\0".join((*(name.encode() for name in rejectors), self.info.template))
             self.kept_likeness = blake2b(whole, digest_size=16).digest()  # compared for thousands of pods at a time
         return self.kept_likeness
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
+from berth.framework.interface import HoldingPlugin, PreEnqueuePlugin
 from berth.framework.status import Code, PluginError, Status, error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from berth.framework.interface import PreEnqueuePlugin
     from berth.queueing.entries import QueuedPodInfo
     from berth.queueing.hints import HintBook
     from berth.queueing.observer import QueueObserver
@@ -32,6 +32,12 @@ class Gate:
         stopwatch: Callable[[], float],
     ) -> None:
         self._plugins = dict(plugins)
+        self._holders = {
+            (profile, plugin.name): plugin.holds_back
+            for profile, row in plugins.items()
+            for plugin in row
+            if isinstance(plugin, HoldingPlugin)
+        }
         self._hints = hints
         self._observer = observer
         self._stopwatch = stopwatch
@@ -45,6 +51,11 @@ class Gate:
         else:
             entry.gating_plugin, entry.gating_plugin_events = "", ()
         self._observer.pre_enqueue_ran(entry.profile, self._stopwatch() - start_s)
+
+    def stays_shut(self, entry: QueuedPodInfo) -> bool:
+        """Whether the plugin that keeps a gated pod out is known to do so still; nothing is set or told of."""
+        holds_back = self._holders.get((entry.profile, entry.gating_plugin))
+        return holds_back is not None and holds_back(entry.info)
 
     def _in_order(self, entry: QueuedPodInfo) -> Sequence[PreEnqueuePlugin]:
         plugins = self._plugins.get(entry.profile, ())

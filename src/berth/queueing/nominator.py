@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from berth.api.meta import NodeName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, KeysView
 
     from berth.api.meta import PodKey, PodUid
     from berth.api.pod import Pod
@@ -83,7 +83,7 @@ class Nominator:
         """Where a pod hopes to go."""
         return self._node_of.get(uid)
 
-    def nodes(self) -> Iterable[NodeName]:
+    def nodes(self) -> KeysView[NodeName]:
         """The nodes that some pod hopes for."""
         return self._on_node.keys()
 

@@ -93,6 +93,7 @@ class SchedulingQueue:
         self._hints = HintBook(hint_maps, behaviours, observer, stopwatch)
         gate = Gate({name: profile.pre_enqueue for name, profile in profiles.items()}, self._hints, observer, stopwatch)
         sort_key = next(iter(profiles.values())).sort_key
+        self._gate = gate
         self._places = Places(self._settings, sort_key, gate, clock, observer, self._hints.knows)
         self._in_flight = InFlight(observer)
         unscheduled = Resource(behaviours.unscheduled_pod_event_resource)
@@ -110,9 +111,6 @@ class SchedulingQueue:
 
         Where the pod is in flight, the change is kept for the case that it comes back.  Where it waits for an event,
         the change itself may be the event.
-
-        Raises:
-            QuantityError: a request that changed is no quantity; nothing is changed then.
         """
         events = detect_pod_changes(old, new.pod, self._behaviours, new.rules, own=True)
         if new.uid in self._in_flight:
@@ -412,6 +410,8 @@ class SchedulingQueue:
         return now_s - since_s > self._settings.max_in_unschedulable_s
 
     def _may_open_gate(self, entry: QueuedPodInfo, event: ClusterEvent) -> bool:
+        if event != UNSCHEDULABLE_TIMEOUT and self._gate.stays_shut(entry):
+            return False
         if event == UNSCHEDULABLE_TIMEOUT and self._behaviours.leftover_flush_retries_gated_pods:
             return True
         return self._hints.may_open_gate(entry, event)

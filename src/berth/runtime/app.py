@@ -42,12 +42,15 @@ from berth.runtime.serving.pages import Shown, Status, scheduler_pages
 _log = logging.getLogger(__name__)
 
 
-async def run(options: RunOptions, log: LogControl) -> None:
+async def run(options: RunOptions, log: LogControl) -> int:
     """Schedule until told to stop by SIGTERM or SIGINT; told twice, the process ends at once.
 
     Args:
         options: the command line.
         log: turns the verbosity.
+
+    Returns:
+        The exit code: 0, but 1 if it was told to stop while leader election is off; that is how the reference ends.
 
     Raises:
         StartError: the process cannot start as it was asked to.
@@ -63,7 +66,7 @@ async def run(options: RunOptions, log: LogControl) -> None:
         rules = await _settle(options, session)
         if options.write_config_to:
             _write_config(options.write_config_to, rules)
-            return
+            return 0
         async with ApiSession(keeper, server=options.master) as election_session:
             registry = _registry(options)
             process = Process(options, rules.config, rules.row, rules.features, registry, session, election_session)
@@ -74,6 +77,7 @@ async def run(options: RunOptions, log: LogControl) -> None:
             finally:
                 if endpoints is not None:
                     await endpoints.close()
+        return 0 if rules.config.leader_election.leader_elect else 1
 
 
 def _stop_on_signals() -> asyncio.Event:

@@ -15,7 +15,7 @@ from berth.config.faults import ConfigError, other
 from berth.config.types import KubeSchedulerConfiguration
 from berth.config.versions import VersionRow
 from berth.framework.features import Features
-from berth.framework.handle import Handle, ObjectWriter, PodBinder
+from berth.framework.handle import ClaimWriter, Handle, ObjectWriter, PodBinder
 from berth.framework.profile import Profile, ProfileError, build_profile
 from berth.framework.registry import Registry
 from berth.plugins.registry import IN_TREE
@@ -40,7 +40,9 @@ class Surroundings:
         clock: wall clock, in seconds.
         seed: settles ties between equally good nodes.
         binder: performs bindings; None where nothing is bound.
-        writer: writes other objects; None where nothing is written.
+        writer: writes volumes and their claims; None where nothing is written.
+        claim_writer: writes claims of devices; None where nothing is written.
+        stopwatch: measures searches, in seconds; None where they may take as long as they like.
         observer: hears what happens in the queue, in cycles and to objects; None if nobody does.
         max_in_unschedulable_s: how long a pod waits for an event before it is tried without one.
         registry: the plugins there are.
@@ -51,6 +53,8 @@ class Surroundings:
     seed: int = 0
     binder: PodBinder | None = None
     writer: ObjectWriter | None = None
+    claim_writer: ClaimWriter | None = None
+    stopwatch: Callable[[], float] | None = None
     observer: SchedulerObserver | None = None
     max_in_unschedulable_s: float = 300.0
     registry: Registry = field(default_factory=lambda: IN_TREE)
@@ -69,8 +73,12 @@ def build_engine(
         cluster=cluster,
         gates=features.gates,
         behaviours=features.behaviours,
+        lister=around.lister,
         binder=around.binder,
         writer=around.writer,
+        claim_writer=around.claim_writer,
+        clock=around.clock,
+        stopwatch=around.stopwatch,
     )
     profiles = build_profiles(config, row, handle, around.registry)
     queue = SchedulingQueue(

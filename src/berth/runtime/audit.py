@@ -144,7 +144,7 @@ class SelfAudit:
     def _placed(self, key: Key, held: Pod) -> bool:
         cluster = self._engine.cluster
         known = cluster.placed(held.uid)
-        if known is not None and not known.assumed and known.info.pod is held:
+        if known is not None and not known.assumed and _same(known.info.pod, held):
             return False
 
         def mend() -> bool:
@@ -153,7 +153,7 @@ class SelfAudit:
             else:
                 self._engine.pod_updated(known.info.pod, held)
             now = cluster.placed(held.uid)
-            return now is not None and now.info.pod is held
+            return now is not None and _same(now.info.pod, held)
 
         return self._differs(POD, key, held.metadata.resource_version, mend)
 
@@ -165,7 +165,7 @@ class SelfAudit:
         if queue.is_in_flight(held.uid) or self._engine.cluster.is_assumed(held.uid):
             return False
         entry = queue.get_pod(held.key)
-        if entry is not None and entry.pod is held:
+        if entry is not None and _same(entry.pod, held):
             return False
 
         def mend() -> bool:
@@ -174,7 +174,7 @@ class SelfAudit:
             else:
                 self._engine.pod_updated(entry.pod, held)
             now = queue.get_pod(held.key)
-            return now is not None and now.pod is held
+            return now is not None and _same(now.pod, held)
 
         return self._differs(POD_LOST if entry is None else POD, key, held.metadata.resource_version, mend)
 
@@ -217,7 +217,9 @@ class SelfAudit:
         objects = self._engine.cluster.objects
         for namespace, name in list(store):
             held, known = store.get((namespace, name)), objects.get(kind, name, namespace)
-            yield held is not None and held is not known and self._object(kind, known, held)
+            yield (
+                held is not None and not (known is not None and _same(known, held)) and self._object(kind, known, held)
+            )
         for known in list(objects.list(kind)):
             key = (known.metadata.namespace, known.metadata.name)
             yield key not in store and self._object_gone(kind, known, key)
@@ -230,7 +232,8 @@ class SelfAudit:
                 self._engine.object_added(kind, held)
             else:
                 self._engine.object_updated(kind, known, held)
-            return self._engine.cluster.objects.get(kind, meta.name, meta.namespace) is held
+            now = self._engine.cluster.objects.get(kind, meta.name, meta.namespace)
+            return now is not None and _same(now, held)
 
         return self._differs(OBJECT, (f"{kind.name} {meta.namespace}", meta.name), meta.resource_version, mend)
 
@@ -257,3 +260,9 @@ class SelfAudit:
         _log.error("self-audit: %s %s: belief and informer differ, %s", what, name, outcome)
         self._found(what)
         return True
+
+
+def _same(known: Any, held: Any) -> bool:
+    """Whether these are one version of one object; the core may have anticipated what it has asked to be written."""
+    one, other = known.metadata, held.metadata
+    return bool(one.uid == other.uid and one.resource_version == other.resource_version)

@@ -10,9 +10,11 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from berth.api.durations import Duration
+from berth.api.meta import PodUid
 from berth.api.pod import Pod
 from berth.framework.run import run_bind, run_post_bind, run_pre_bind, run_pre_bind_pre_flight
 from berth.framework.status import SUCCESS, Code, Status, error
@@ -73,6 +75,14 @@ def _why_not(outcome: BindOutcome) -> str:
     return str(outcome.error)
 
 
+@dataclass(slots=True, eq=False)
+class _Preparing:
+    """PreBind of one placement; ``given_up`` says why it was stopped, if it was."""
+
+    task: asyncio.Task[Status]
+    given_up: str = ""
+
+
 class BindingTasks:
     """All placements that are being carried through.
 
@@ -98,6 +108,7 @@ class BindingTasks:
         self._nominate = nominate
         self._on_settled = on_settled
         self._tasks: set[asyncio.Task[None]] = set()
+        self._preparing: dict[PodUid, _Preparing] = {}
         self._resting = 0
         self._fault: BaseException | None = None
 
@@ -130,6 +141,14 @@ class BindingTasks:
         task = asyncio.create_task(self._run(bind))
         self._tasks.add(task)
         task.add_done_callback(self._done)
+
+    def give_up(self, uid: PodUid, why: str) -> bool:
+        """Give up a placement that PreBind plugins are at work for; returns whether there is one."""
+        preparing = self._preparing.get(uid)
+        if preparing is None or preparing.task.done():
+            return False
+        preparing.given_up = why
+        return preparing.task.cancel()
 
     async def finish(self) -> None:
         """Wait until those that are under way now have come to their end; being cancelled leaves them at it."""
@@ -177,7 +196,7 @@ class BindingTasks:
         self._engine.binding_permitted(bind)
         if ahead.ok:
             start_s = steps.now()
-            status = await run_pre_bind(profile, state, pod, node_name)
+            status = await self._prepare(bind)
             steps.ran("PreBind", status.code.label, start_s)
             if not status.ok:
                 return status, False
@@ -185,6 +204,19 @@ class BindingTasks:
         status = await run_bind(profile, state, pod, node_name)
         steps.ran("Bind", status.code.label, start_s)
         return status, False
+
+    async def _prepare(self, bind: Bind) -> Status:
+        """What PreBind says; an error if the placement is given up meanwhile."""
+        task = asyncio.create_task(run_pre_bind(bind.profile, bind.state, bind.info, bind.node_name))
+        preparing = self._preparing[bind.info.uid] = _Preparing(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not preparing.given_up:
+                raise
+            return error(preparing.given_up)
+        finally:
+            del self._preparing[bind.info.uid]
 
     def _look_ahead(self, bind: Bind, steps: Steps) -> Status:
         """Whether PreBind has work to do; the pod is told of its node if that, or Permit, may take a while."""

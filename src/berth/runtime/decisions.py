@@ -12,10 +12,11 @@ from typing import Final, Protocol
 
 from berth.kube.clock import SYSTEM_CLOCK, Clock
 from berth.runtime.binding import BindingTasks
+from berth.runtime.evictions import Evictions
 from berth.runtime.reports import Reporter
 from berth.runtime.tasks import end
 from berth.scheduling.engine import Engine
-from berth.scheduling.instructions import Bind, Denominate, Instruction, Report
+from berth.scheduling.instructions import Bind, GiveUp, Instruction, Report
 
 BURST_S: Final = 0.004  # how long decisions may keep I/O waiting
 MAX_BINDINGS: Final = (
@@ -23,6 +24,7 @@ MAX_BINDINGS: Final = (
 )
 BACKOFF_FLUSH_S: Final = 1.0
 LEFTOVER_FLUSH_S: Final = 30.0
+NOMINATION_FLUSH_S: Final = 1.0
 
 
 class DecisionObserver(Protocol):
@@ -38,6 +40,7 @@ class DecisionLoop:
     Args:
         engine: decides.
         bindings: carries placements through.
+        evictions: tells victims to go.
         reporter: tells users of failures.
         observer: keeps the metrics.
         clock: measures bursts and wakes the timers.
@@ -47,11 +50,13 @@ class DecisionLoop:
         self,
         engine: Engine,
         bindings: BindingTasks,
+        evictions: Evictions,
         reporter: Reporter,
         observer: DecisionObserver,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._engine, self._bindings, self._reporter, self._observer = engine, bindings, reporter, observer
+        self._evictions = evictions
         self._clock, self._now = clock, clock.monotonic
         self._wake = asyncio.Event()
         self._paused = False
@@ -75,6 +80,7 @@ class DecisionLoop:
             asyncio.create_task(self._decide()),
             asyncio.create_task(self._every(BACKOFF_FLUSH_S, queue.flush_backoff_completed)),
             asyncio.create_task(self._every(LEFTOVER_FLUSH_S, queue.flush_unschedulable_leftover)),
+            asyncio.create_task(self._every(NOMINATION_FLUSH_S, self._flush_nominations)),
         ]
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -83,6 +89,12 @@ class DecisionLoop:
         for task in ended:
             task.result()
 
+    def _flush_nominations(self) -> None:
+        nominations = self._engine.nominations
+        nominations.flush(self._now())
+        if nominations.given_up:
+            self.wake()
+
     async def _decide(self) -> None:
         while True:
             self._wake.clear()
@@ -90,8 +102,9 @@ class DecisionLoop:
                 await asyncio.sleep(0)
             else:
                 await self._wake.wait()
-            if self._bindings.fault is not None:
-                raise self._bindings.fault
+            fault = self._bindings.fault or self._evictions.fault
+            if fault is not None:
+                raise fault
 
     def _burst(self) -> bool:
         """Decide for a few milliseconds; returns whether there may be more to decide right now."""
@@ -114,9 +127,11 @@ class DecisionLoop:
         if isinstance(instruction, Bind):
             self._bindings.start(instruction)
         elif isinstance(instruction, Report):
-            self._reporter.report(instruction)
-        elif isinstance(instruction, Denominate):
-            self._reporter.denominate(instruction.pod)
+            written = self._reporter.report(instruction)
+            if instruction.evict is not None:
+                self._evictions.start(instruction.evict, written)
+        elif isinstance(instruction, GiveUp):
+            self._reporter.gave_up(instruction)
 
     async def _every(self, period_s: float, call: Callable[[], object]) -> None:
         """Call now, and at whole multiples of a period of the wall clock, with which backoffs are aligned."""

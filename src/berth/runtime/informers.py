@@ -26,6 +26,7 @@ WATCHED: Final[Mapping[str, tuple[str, str]]] = {
     kinds.REPLICATION_CONTROLLER.name: ("v1", "replicationcontrollers"),
     kinds.REPLICA_SET.name: ("apps/v1", "replicasets"),
     kinds.STATEFUL_SET.name: ("apps/v1", "statefulsets"),
+    kinds.POD_DISRUPTION_BUDGET.name: ("policy/v1", "poddisruptionbudgets"),
     kinds.PERSISTENT_VOLUME.name: ("v1", "persistentvolumes"),
     kinds.PERSISTENT_VOLUME_CLAIM.name: ("v1", "persistentvolumeclaims"),
     kinds.STORAGE_CLASS.name: ("storage.k8s.io/v1", "storageclasses"),
@@ -33,6 +34,10 @@ WATCHED: Final[Mapping[str, tuple[str, str]]] = {
     kinds.CSI_DRIVER.name: ("storage.k8s.io/v1", "csidrivers"),
     kinds.CSI_STORAGE_CAPACITY.name: ("storage.k8s.io/v1", "csistoragecapacities"),
     kinds.VOLUME_ATTACHMENT.name: ("storage.k8s.io/v1", "volumeattachments"),
+    kinds.RESOURCE_CLAIM.name: ("resource.k8s.io/v1", "resourceclaims"),
+    kinds.RESOURCE_SLICE.name: ("resource.k8s.io/v1", "resourceslices"),
+    kinds.DEVICE_CLASS.name: ("resource.k8s.io/v1", "deviceclasses"),
+    kinds.DEVICE_TAINT_RULE.name: ("resource.k8s.io/v1", "devicetaintrules"),
 }
 
 

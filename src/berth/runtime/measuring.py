@@ -10,6 +10,7 @@ from typing import Final
 from berth.api.meta import PodUid
 from berth.config.versions import VersionRow
 from berth.framework.features import Features
+from berth.plugins.default_preemption.plugin import DefaultPreemption
 from berth.runtime.metrics.client import ClientMetrics
 from berth.runtime.metrics.instruments import Registry
 from berth.runtime.metrics.process import register_build, register_registrations, register_tasks
@@ -18,6 +19,7 @@ from berth.scheduling.engine import UNSCHEDULABLE, Engine
 from berth.scheduling.instructions import Bind, Instruction, Report
 
 BINDING: Final = "binding"
+POST_FILTER: Final = "PostFilter"
 
 
 class Measured(SchedulerMetrics):
@@ -48,6 +50,7 @@ class Measured(SchedulerMetrics):
         self.stopwatch, self._wall = stopwatch, wall
         self.client = ClientMetrics(registry)
         self._started: dict[PodUid, float] = {}
+        self._preempting_profiles: frozenset[str] = frozenset()
         self._registry = registry
         self._bindings = self.work(BINDING)
         register_build(registry, row, features.gates)
@@ -58,6 +61,11 @@ class Measured(SchedulerMetrics):
         """Ask *engine* for sizes at each scrape, and show its plugins."""
         self.watch_queue(engine.queue.counts)
         self.watch_cache(engine.cluster.counts)
+        self._preempting_profiles = frozenset(
+            name
+            for name, profile in engine.profiles.items()
+            if any(plugin.name == DefaultPreemption.name for plugin in profile.post_filter)
+        )
         for name, profile in engine.profiles.items():
             points = {
                 "PreFilter": profile.pre_filter,
@@ -88,8 +96,16 @@ class Measured(SchedulerMetrics):
             self._bindings.inc()
         elif isinstance(instruction, Report) and instruction.update_status:
             self.algorithm_finished(duration_s)
+            if instruction.victims is not None and instruction.evict is not None:
+                self.preemption_chosen(instruction.victims)
             result = "unschedulable" if instruction.reason == UNSCHEDULABLE else "error"
             self.attempt_finished(result, instruction.controller, duration_s)
+
+    def extension_point_ran(self, point: str, status: str, profile: str, seconds: float) -> None:
+        """All plugins of *point* ran for one pod."""
+        super().extension_point_ran(point, status, profile, seconds)
+        if point == POST_FILTER and profile in self._preempting_profiles:
+            self.preemption_attempted()
 
     def bound(self, bind: Bind) -> None:
         """A placement was carried through."""

@@ -28,7 +28,9 @@ from berth.kube.session import Api
 from berth.runtime.assembly import Surroundings, build_engine
 from berth.runtime.audit import SelfAudit
 from berth.runtime.binding import ApiBinder, BindingTasks
+from berth.runtime.claims_writer import ApiClaimWriter
 from berth.runtime.decisions import DecisionLoop
+from berth.runtime.evictions import Evictions
 from berth.runtime.faults import StartError
 from berth.runtime.informers import (
     NODES,
@@ -57,6 +59,7 @@ T = TypeVar("T", bound=KubeObject)
 
 _DISCOVERY_FIRST_S: Final = 0.4
 _DISCOVERY_CAP_S: Final = 10.0
+_BUSY: Final = 8  # pods that are being written at a time, from which on events may wait a moment
 _DRAIN_S: Final = 5.0  # how long placements that are under way may take when the process is asked to stop
 
 
@@ -98,8 +101,17 @@ class Process:
         self.started_s = self._wall_s()
         qps, burst = config.client_connection.qps, config.client_connection.burst
         self._dispatcher = Dispatcher(session, qps=qps, burst=burst, clock=clock)
-        self._recorder = EventRecorder(session, hostname=socket.gethostname(), qps=qps, burst=burst, clock=clock)
+        dispatcher = self._dispatcher
+        self._recorder = EventRecorder(
+            session,
+            hostname=socket.gethostname(),
+            qps=qps,
+            burst=burst,
+            clock=clock,
+            busy=lambda: dispatcher.backlog >= _BUSY,
+        )
         self._reporter = Reporter(self._recorder, self._dispatcher)
+        self._claim_writer = ApiClaimWriter(self._dispatcher, self._recorder, clock, self._may_bind, self._resting)
         self._warnings = RepeatedWarnings(_log, monotonic=clock.monotonic)
         self._pods = self._informer(session, PODS, PodHandler(self.engine))
         self._nodes = self._informer(session, NODES, NodeHandler(self.engine))
@@ -122,7 +134,12 @@ class Process:
             nominate=features.enabled("NominatedNodeNameForExpectation"),
             on_settled=self._wake,
         )
-        self._decisions = DecisionLoop(self._engine, self._bindings, self._reporter, self._metrics, self._steady)
+        self._evictions = Evictions(
+            self._engine, self._bindings, self._reporter, self._dispatcher, self._metrics, self._may_bind, clock
+        )
+        self._decisions = DecisionLoop(
+            self._engine, self._bindings, self._evictions, self._reporter, self._metrics, self._steady
+        )
         self._engine.queue.on_activity = self._decisions.wake
         self._metrics.watch(self._engine)
         self._audit_period_s = options.self_audit_period.seconds
@@ -175,6 +192,7 @@ class Process:
         finally:
             await end(leading)
             await end(*ends, *background)
+            await self._claim_writer.close()
             await self._dispatcher.close()
         if self._start_fault is not None:
             raise self._start_fault
@@ -186,6 +204,7 @@ class Process:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
                 await self._bindings.finish()
+                await self._evictions.finish()
                 await self._recorder.drain()
 
     async def _lead(self) -> None:
@@ -269,6 +288,7 @@ class Process:
         try:
             await self._decisions.run()
         finally:
+            await self._evictions.cancel()
             await self._bindings.cancel()
 
     def _started_leading(self, elector: LeaderElector) -> None:
@@ -322,6 +342,8 @@ class Process:
             seed=self._clock.wall_ns(),
             binder=ApiBinder(self._dispatcher, self._may_bind),
             writer=ApiObjectWriter(self._dispatcher, self._clock, self._may_bind, self._resting),
+            claim_writer=self._claim_writer,
+            stopwatch=self._clock.monotonic,
             observer=self._metrics,
             max_in_unschedulable_s=options.pod_max_in_unschedulable_pods_duration.seconds,
         )

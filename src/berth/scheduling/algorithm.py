@@ -6,20 +6,21 @@ and everything that changes something are the business of `berth.scheduling.cycl
 Source: k8s pkg/scheduler/schedule_one.go, ``schedulePod``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from berth.api.quantity import QuantityError
+from berth.api.meta import PodUid
 from berth.cluster.cache import Cluster
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
-from berth.framework.interface import NodeStatuses, PreFilterExtensions
+from berth.framework.interface import NodeStatuses
 from berth.framework.profile import Profile
-from berth.framework.run import PreFilterOutcome, guarded, run_pre_filter
-from berth.framework.status import Code
+from berth.framework.run import PreFilterOutcome, run_pre_filter
+from berth.framework.status import Code, Status
+from berth.framework.what_if import Guests, Trial
 from berth.scheduling.diagnosis import (
     FitError,
     RejectedNodes,
@@ -33,6 +34,7 @@ from berth.scheduling.sampling import Sampler, num_feasible_nodes_to_find
 from berth.scheduling.scoring import Scored, Scoring
 from berth.scheduling.selection import select
 from berth.scheduling.verdicts import FEASIBLE, CycleError, Verdicts, judge, placed_filters, position_of
+from berth.scheduling.what_if import Promised, Questioner, promised_among, promised_rows
 
 NominatedPods = Callable[[str], Sequence[PodInfo]]
 """Node name -> the waiting pods that were promised room there."""
@@ -76,6 +78,21 @@ class _Search:
     kept: Kept | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Promises:
+    """Who was promised room, of those that count against pods of some priority.
+
+    Attributes:
+        key: what it follows from; None if that cannot be told.
+        by_row: row -> who was promised it.
+        holders: uid -> the row that this pod was promised.
+    """
+
+    key: tuple[int, int, int] | None
+    by_row: dict[int, list[PodInfo]]
+    holders: dict[PodUid, int]
+
+
 class Algorithm:
     """The search of one profile.
 
@@ -83,6 +100,8 @@ class Algorithm:
         profile: the plugins.
         cluster: the nodes and pods.
         nominated: who was promised room where.
+        nominated_nodes: the nodes where anybody was.
+        nominations_version: grows whenever a pod is promised a node, or loses such a promise; None if nobody counts.
         percentage_of_nodes_to_score: how many nodes to look at; 0 for all.
         seed: settles ties.
         observer: hears of the steps.
@@ -94,7 +113,8 @@ class Algorithm:
         cluster: Cluster,
         nominated: NominatedPods,
         *,
-        nominated_nodes: Callable[[], Iterable[str]],
+        nominated_nodes: Callable[[], Collection[str]],
+        nominations_version: Callable[[], int] | None = None,
         percentage_of_nodes_to_score: int = 0,
         seed: int = 0,
         observer: CycleObserver | None = None,
@@ -111,8 +131,11 @@ class Algorithm:
         self._pre_filter_names = tuple(plugin.name for plugin in profile.pre_filter)
         self._filter_names = tuple(plugin.name for plugin in profile.filter)
         self._filters = placed_filters(profile)
-        self._extensions = tuple(p for p in profile.pre_filter if isinstance(p, PreFilterExtensions))
+        self._questioner = Questioner(profile, self._table)
         self._sampler = Sampler()
+        self._version = nominations_version
+        self._promises: _Promises | None = None
+        self._promised_by_row: dict[int, list[PodInfo]] | None = None  # of the attempt at hand
 
     def schedule(self, state: CycleState, pod: PodInfo, attempt: int, *, in_full: bool = False) -> Outcome:
         """Find the node for *pod*.
@@ -129,6 +152,7 @@ class Algorithm:
         num_all = len(self._table)
         if not num_all:
             return NoNodes()
+        self._promised_by_row = None
         steps = self.steps
         start_s = steps.now()
         narrowed = run_pre_filter(self.profile, state, pod)
@@ -158,12 +182,25 @@ class Algorithm:
         chosen = select(rows, scored.totals, self._seed, pod.uid, attempt)
         return Found(self._table.name(chosen), rows, scored, rejected)
 
-    def statuses(self, fit_error: FitError) -> NodeStatuses:
+    def statuses(self, state: CycleState, pod: PodInfo, fit_error: FitError) -> NodeStatuses:
         """The answers by node behind *fit_error*, for whoever wants to change them."""
-        if fit_error.nodes is not None:
-            return fit_error.nodes
-        nothing = np.zeros(0, dtype=np.int32)
-        return RejectedNodes(self.profile, self._table, nothing.astype(np.intp), nothing, fit_error.absent)
+        nodes = fit_error.nodes
+        if nodes is None:
+            nothing = np.zeros(0, dtype=np.int32)
+            nodes = RejectedNodes(self.profile, self._table, nothing.astype(np.intp), nothing, fit_error.absent)
+        return _Statuses(self, state, pod, nodes, fit_error.num_all_nodes)
+
+    def trial(self, state: CycleState, pod: PodInfo, guests: Guests) -> Trial:
+        """What if pods came and went on many nodes?
+
+        Raises:
+            TrialError: a filter cannot answer for all nodes at once.
+        """
+        return self._questioner.trial(state, pod, guests, self._promised(pod, guests.rows))
+
+    def live_trial(self, state: CycleState, pod: PodInfo, guests: Guests) -> Trial:
+        """What if pods came and went on one node?"""
+        return self._questioner.live_trial(state, pod, guests, self._promised(pod, guests.rows))
 
     def _search(self, state: CycleState, pod: PodInfo, narrowed: PreFilterOutcome) -> _Search:
         preferred = self._preferred(state, pod)
@@ -182,10 +219,10 @@ class Algorithm:
         whole = kept.verdicts
         if self._classes.cluster_filters:
             whole = self._judge_cluster_wide(whole, state, pod)
-        if any(True for _ in self._nominated_nodes()):
+        if self._nominated_nodes():
             rows = self._table.live_rows()
             verdicts = whole[rows]
-            self._apply_nominations(state, pod, rows, verdicts)
+            self._apply_nominations(state, pod, rows, verdicts, kept)
             whole = whole.copy()
             whole[rows] = verdicts
         wanted = self._wanted(len(self._table))
@@ -234,54 +271,67 @@ class Algorithm:
             return None  # the search over all nodes meets the same fault and reports it
         return _Search(rows, verdicts, rows) if verdicts[0] == FEASIBLE else None
 
-    def _apply_nominations(self, state: CycleState, pod: PodInfo, rows: Rows, verdicts: Verdicts) -> None:
+    def _apply_nominations(
+        self, state: CycleState, pod: PodInfo, rows: Rows, verdicts: Verdicts, kept: Kept | None = None
+    ) -> None:
         """Reject rows that fit only as long as the pods that were promised room there are left out.
 
         Source: k8s pkg/scheduler/framework/runtime/framework.go, ``RunFilterPluginsWithNominatedPods``.
         """
-        for name in self._nominated_nodes():
-            row = self._table.row_of(name)
-            if row is None:
-                continue
-            spots = np.flatnonzero(rows == row)
-            if not len(spots):
-                continue
-            others = [
-                other for other in self._nominated(name) if other.priority >= pod.priority and other.uid != pod.uid
-            ]
-            if others:
-                verdict = self._judge_with(others, state, pod, row)
-                if verdict != FEASIBLE:
-                    verdicts[spots[0]] = verdict
+        promised = self._promised(pod, rows)
+        if not promised.by_place:
+            return
+        spots = np.array(list(promised.by_place), dtype=np.intp)
+        others = list(promised.by_place.values())
+        if kept is None or any(plugin.name not in state.skip_filter for _, plugin in self._classes.cluster_filters):
+            with_others = self._with(others, state, pod, rows[spots])
+        else:
+            with_others = self._kept_with(kept, others, state, pod, rows[spots])
+        verdicts[spots] = np.where(with_others == FEASIBLE, verdicts[spots], with_others)
 
-    def _judge_with(self, others: Sequence[PodInfo], state: CycleState, pod: PodInfo, row: int) -> int:
-        """The verdict about one row if *others* ran there too."""
-        table, name = self._table, self._table.name(row)
-        hypothetical = state.clone()
-        added: list[PodInfo] = []
-        with table.restored():
-            try:
-                for other in others:
-                    if other.uid in table.pods(row):
-                        continue
-                    try:
-                        table.add_pod(other, name)
-                    except QuantityError:
-                        continue  # its requests are malformed: it can be placed nowhere, so it takes no room
-                    added.append(other)
-                    self._tell_extensions(hypothetical, pod, other, row)
-                return int(judge(self._filters, hypothetical, pod, np.array([row], dtype=np.intp))[0])
-            finally:
-                for other in added:
-                    table.remove_pod(other.uid, name)
+    def _with(self, others: Sequence[Sequence[PodInfo]], state: CycleState, pod: PodInfo, rows: Rows) -> Verdicts:
+        """The verdicts about *rows* if *others*, some for each row, ran there."""
+        return self._questioner.with_promised(state, pod, rows, Promised(dict(enumerate(others))))
 
-    def _tell_extensions(self, state: CycleState, pod: PodInfo, other: PodInfo, row: int) -> None:
-        for plugin in self._extensions:
-            if plugin.name in state.skip_filter:
-                continue
-            status = guarded(plugin.add_pod, state, pod, other, row)
-            if status.code is not Code.SUCCESS:
-                raise CycleError(f'running AddPod on PreFilter plugin "{plugin.name}": {status.message}')
+    def _kept_with(
+        self, kept: Kept, others: Sequence[Sequence[PodInfo]], state: CycleState, pod: PodInfo, rows: Rows
+    ) -> Verdicts:
+        """The same, where only filters of scope ROW have a say: what was found for a pod like this one holds."""
+        found = [kept.promised.get(row) for row in rows.tolist()]
+        known = [each is not None and each[0] == who for each, who in zip(found, others, strict=True)]
+        verdicts = np.array([each[1] if each else FEASIBLE for each in found], dtype=np.int32)
+        missing = np.flatnonzero(~np.array(known))
+        if len(missing):
+            asked = [others[i] for i in missing.tolist()]
+            verdicts[missing] = self._with(asked, state, pod, rows[missing])
+            for row, who, verdict in zip(rows[missing].tolist(), asked, verdicts[missing].tolist(), strict=True):
+                kept.promised[row] = (who, verdict)
+        return verdicts
+
+    def _promised(self, pod: PodInfo, rows: Rows) -> Promised:
+        """Who counts against *pod* on which of *rows*; worked out once in an attempt."""
+        if len(rows) == 1 and self._promised_by_row is None:
+            names = [self._table.name(int(rows[0]))]
+            by_row = promised_rows(self._table, pod.priority, names, self._nominated)
+            others = {row: [other for other in who if other.uid != pod.uid] for row, who in by_row.items()}
+            return promised_among(rows, {row: who for row, who in others.items() if who})
+        if self._promised_by_row is None:
+            self._promised_by_row = self._all_promised(pod)
+        return promised_among(rows, self._promised_by_row)
+
+    def _all_promised(self, pod: PodInfo) -> dict[int, list[PodInfo]]:
+        """The same for all rows; what holds for pods of one priority is kept until something is promised anew."""
+        key = None if self._version is None else (self._version(), self._table.membership, pod.priority)
+        promises = self._promises
+        if promises is None or key is None or promises.key != key:
+            by_row = promised_rows(self._table, pod.priority, self._nominated_nodes(), self._nominated)
+            holders = {other.uid: row for row, others in by_row.items() for other in others}
+            promises = self._promises = _Promises(key, by_row, holders)
+        own_row = promises.holders.get(pod.uid)
+        if own_row is None:
+            return promises.by_row
+        others = [other for other in promises.by_row[own_row] if other.uid != pod.uid]
+        return {row: who for row, who in {**promises.by_row, own_row: others}.items() if who}
 
     def _rejected(self, search: _Search, narrowed: PreFilterOutcome) -> RejectedNodes:
         rows = self._table.live_rows() if search.rows is None else search.rows
@@ -290,3 +340,33 @@ class Algorithm:
             return RejectedNodes(self.profile, self._table, rows, verdicts)
         narrowing = narrowed.rejectors
         return RejectedNodes(self.profile, self._table, rows, verdicts, left_out(narrowing), narrowing)
+
+
+class _Statuses:
+    """Why nodes were rejected for one pod in one attempt, and the means to ask what might change that."""
+
+    def __init__(
+        self, algorithm: Algorithm, state: CycleState, pod: PodInfo, nodes: RejectedNodes, num_all_nodes: int
+    ) -> None:
+        self._algorithm, self._state, self._pod, self._nodes = algorithm, state, pod, nodes
+        self.num_all_nodes = num_all_nodes
+
+    def get(self, node_name: str) -> Status:
+        """The answer for one node."""
+        return self._nodes.get(node_name)
+
+    def unschedulable_rows(self) -> Rows:
+        """The nodes where evictions might help, ascending."""
+        return self._nodes.rows_of(Code.UNSCHEDULABLE)
+
+    def trial(self, guests: Guests) -> Trial:
+        """What if pods came and went on many nodes?
+
+        Raises:
+            TrialError: a filter cannot answer for all nodes at once.
+        """
+        return self._algorithm.trial(self._state, self._pod, guests)
+
+    def live_trial(self, guests: Guests) -> Trial:
+        """What if pods came and went on one node?"""
+        return self._algorithm.live_trial(self._state, self._pod, guests)

@@ -13,6 +13,7 @@ from berth.api.meta import NodeName
 from berth.cluster.cache import CacheError, Cluster
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
+from berth.framework.interface import Eviction
 from berth.framework.run import PermitOutcome, run_permit, run_post_filter, run_reserve, run_unreserve
 from berth.framework.status import SUCCESS, Code, Status, error, unresolvable, unschedulable
 from berth.scheduling.algorithm import Algorithm, NoNodes
@@ -50,11 +51,13 @@ class Failure:
         status: why, as code and text.
         fit_error: who rejected it; None where the attempt broke off.
         nominated_node_name: what becomes of its nomination: a node, `CLEAR` or `KEEP`.
+        eviction: who has to go so that it may fit there.
     """
 
     status: Status
     fit_error: FitError | None = None
     nominated_node_name: str | None = CLEAR
+    eviction: Eviction | None = None
 
 
 def run_cycle(algorithm: Algorithm, cluster: Cluster, pod: PodInfo, attempt: int) -> Placement | Failure:
@@ -84,12 +87,12 @@ def _make_room(algorithm: Algorithm, state: CycleState, pod: PodInfo, fit_error:
         return Failure(unschedulable(fit_error.message), fit_error)
     steps = algorithm.steps
     start_s = steps.now()
-    result = run_post_filter(profile, state, pod, algorithm.statuses(fit_error))
+    result = run_post_filter(profile, state, pod, algorithm.statuses(state, pod, fit_error))
     steps.ran("PostFilter", result.status.code.label, start_s)
     if result.status.code is Code.ERROR:
         _log.error("PostFilter of pod %s failed: %s", pod.key, result.status.message)
     fit_error = fit_error.with_post_filter_message(result.status.message)
-    return Failure(unschedulable(fit_error.message), fit_error, result.nominated_node_name)
+    return Failure(unschedulable(fit_error.message), fit_error, result.nominated_node_name, result.eviction)
 
 
 def _place(

@@ -59,6 +59,14 @@ class RejectedNodes:
             for row, verdict in zip(self._rows.tolist(), self._verdicts.tolist(), strict=True)
         }
 
+    def rows_of(self, code: Code) -> Rows:
+        """The nodes that were answered with *code*, ascending."""
+        wanted = [verdict for verdict, _ in tally(self._verdicts) if explain(self._profile, verdict).code is code]
+        found = self._rows[np.isin(self._verdicts, wanted)]
+        if self.absent.code is code:
+            found = np.union1d(found, np.setdiff1d(self._table.live_rows(), self._rows))
+        return np.sort(found)
+
     def tally(self) -> list[tuple[Status, int]]:
         """Each answer, and for how many nodes it was given; absent nodes not counted."""
         return [(explain(self._profile, verdict), count) for verdict, count in tally(self._verdicts)]

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from berth.api.meta import PodKey, PodUid
 from berth.api.node import Node
 from berth.api.pod import Pod
@@ -28,6 +30,7 @@ from berth.framework.events import (
     Resource,
 )
 from berth.framework.features import Features
+from berth.framework.interface import Eviction
 from berth.framework.profile import Profile
 from berth.framework.run import run_unreserve
 from berth.framework.status import SUCCESS, Status, error
@@ -36,7 +39,8 @@ from berth.queueing.entries import QueuedPodInfo
 from berth.queueing.queue import QueueError, SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
-from berth.scheduling.instructions import Bind, Denominate, Drop, Instruction, Report
+from berth.scheduling.instructions import Bind, Drop, Evict, Instruction, Report
+from berth.scheduling.nominations import Nominations
 from berth.scheduling.observer import EngineObserver, NoCycleObserver
 from berth.scheduling.waiting import WaitingPod, WaitingPods
 
@@ -53,10 +57,13 @@ class EngineSettings:
     Attributes:
         percentage_of_nodes_to_score: for profiles that do not say; 0 scores all nodes.
         seed: settles ties between equally good nodes.
+        victim_patience_s: how long pods that have to go may take beyond their grace period, before the pod that they
+            have to go for is tried elsewhere.
     """
 
     percentage_of_nodes_to_score: int = 0
     seed: int = 0
+    victim_patience_s: float = 60.0
 
 
 class Engine:
@@ -86,10 +93,10 @@ class Engine:
         self.cluster = cluster
         self.queue = queue
         self.waiting = WaitingPods()
+        self.nominations = Nominations(queue, cluster, lister, profiles.keys(), settings.victim_patience_s)
         self.profiles = profiles
         self._features = features
         self._lister = lister
-        self._hopeless: dict[PodUid, Pod] = {}  # as they were when the node that they were nominated to went
         self._observer, self._now = observer, observer.stopwatch
         unassigned = Resource(features.behaviours.unscheduled_pod_event_resource)
         self._unassigned_added = ClusterEvent(unassigned, Action.ADD).label
@@ -101,6 +108,7 @@ class Engine:
                 cluster,
                 queue.nominator.pods_on,
                 nominated_nodes=queue.nominator.nodes,
+                nominations_version=lambda: queue.nominator.version,
                 percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score,
                 seed=settings.seed,
                 observer=observer,
@@ -119,6 +127,8 @@ class Engine:
         elif pod.spec.scheduler_name in self.profiles:
             self.queue.add(self.cluster.info(pod))
             self._observer.event_handled(self._unassigned_added, self._now() - start_s)
+        else:
+            self.nominations.foreign_shown(pod)
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         """A pod changed; *old* is its version before."""
@@ -129,16 +139,20 @@ class Engine:
         elif old.spec.node_name and self.cluster.placed(new.uid) is not None:
             self._recount_pod(new)
             spent_s = self._now() - start_s
-            for event in self._pod_events(old, new):
+            for event in detect_pod_changes(old, new, self._features.behaviours, self.cluster.rules):
                 self._move(event, old, new, spent_s=spent_s)
         elif new.spec.node_name:  # it was bound, or its versions before were malformed
             self._count_pod(new)
             if old.spec.scheduler_name in self.profiles:
                 self.queue.delete(old)
+            else:
+                self.nominations.foreign_gone(old)
             self._move(ASSIGNED_POD_ADD, None, new, spent_s=self._now() - start_s)
         elif old.spec.scheduler_name in self.profiles:
             self._waiting_pod_updated(old, new)
             self._observer.event_handled(self._unassigned_updated, self._now() - start_s)
+        elif self.nominations.foreign_shown(new):
+            self._nomination_lost(old)
 
     def pod_deleted(self, pod: Pod, *, final_state_unknown: bool = False) -> None:
         """A pod is gone; *pod* is the last version seen, which may be old if *final_state_unknown*."""
@@ -150,6 +164,8 @@ class Engine:
         if pod.spec.scheduler_name in self.profiles and not pod.spec.node_name:
             self._waiting_pod_deleted(pod)
             self._observer.event_handled(self._unassigned_deleted, self._now() - start_s)
+        elif not pod.spec.node_name and self.nominations.foreign_gone(pod):
+            self._nomination_lost(pod)
 
     def node_added(self, node: Node) -> None:
         """A node appeared; pods that found no node at all do not sit out their pauses for the first one."""
@@ -179,19 +195,13 @@ class Engine:
             self._move(event, old, new, spent_s=spent_s)
 
     def node_deleted(self, node: Node) -> None:
-        """A node is gone, and with it the hopes of the pods that were nominated to it: they are tried again at once."""
+        """A node is gone."""
         self._move(NODE_DELETE, node, None)
         try:
             self.cluster.remove_node(node.metadata.name)
         except CacheError as fault:
             _log.warning("node deleted: %s", fault)
-        hopeful = self.queue.nominator.pods_on(node.metadata.name)
-        for info in hopeful:
-            self.queue.nominator.delete(info.uid)
-            self._hopeless[info.uid] = info.pod
-        if hopeful:
-            self.queue.activate(info.pod for info in hopeful)
-            self.queue.wake()
+        self.nominations.node_gone(node.metadata.name)
 
     def object_added(self, kind: Kind[K], obj: K) -> None:
         """An object of another kind appeared."""
@@ -217,9 +227,9 @@ class Engine:
     # -- deciding -------------------------------------------------------------------------------------------------
 
     def next_instruction(self) -> Instruction | None:
-        """Take the next pod from the queue and decide about it; None if no pod is ready, and nothing else is due."""
-        if self._hopeless and (denominate := self._next_denomination()) is not None:
-            return denominate
+        """Take the next pod from the queue and decide about it; None if no pod is ready."""
+        if self.nominations.given_up:
+            return self.nominations.given_up.popleft()
         queued = self.queue.pop()
         if queued is None:
             return None
@@ -237,17 +247,6 @@ class Engine:
             self.queue.done(pod.uid)
             return Drop(pod)
         return self._decide(algorithm, queued)
-
-    def _next_denomination(self) -> Denominate | None:
-        """The next pod whose status still names a node that is gone; it may have been a while since it went."""
-        while self._hopeless:
-            _, pod = self._hopeless.popitem()
-            now = self._lister(pod.key)
-            if now is None or now.uid != pod.uid or now.spec.node_name:
-                continue
-            if (name := now.status.nominated_node_name) and self.cluster.table.row_of(name) is None:
-                return Denominate(now)
-        return None
 
     def _decide(self, algorithm: Algorithm, queued: QueuedPodInfo) -> Instruction:
         try:
@@ -323,6 +322,25 @@ class Engine:
             return False
         return True
 
+    def still_wanted(self, evict: Evict) -> bool:
+        """Whether the pod that victims have to go for is there, and waits for a node."""
+        preemptor = evict.eviction.preemptor.pod
+        now = self._lister(preemptor.key)
+        return now is not None and now.uid == preemptor.uid and not now.spec.node_name
+
+    def eviction_ended(self, evict: Evict, *, ok: bool) -> None:
+        """The victims have been told to go.
+
+        If that failed for some, the pod is tried again at once; also if it was held back when the last of them went.
+        """
+        evict.eviction.progress.ended()
+        self.nominations.victims_told(evict)
+        preemptor = evict.eviction.preemptor.pod
+        entry = self.queue.get_pod(preemptor.key)
+        all_gone = not any(self.cluster.placed(victim.uid) for victim in evict.eviction.victims)
+        if not ok or (all_gone and entry is not None and entry.gated):
+            self.queue.activate([preemptor])
+
     # -- failures -------------------------------------------------------------------------------------------------
 
     def _failed(self, queued: QueuedPodInfo, failure: Failure) -> Instruction:
@@ -333,6 +351,7 @@ class Engine:
             queued.unschedulable_plugins |= failure.fit_error.unschedulable_plugins
             queued.pending_plugins |= failure.fit_error.pending_plugins
         now = self._lister(pod.key)
+        evict = None
         if now is not None and now.uid != pod.uid:
             self.queue.done(pod.uid)
             return Drop(pod)
@@ -340,6 +359,7 @@ class Engine:
             self.queue.done(pod.uid)
         else:
             queued.info = queued.info.next(now)
+            evict = self._prepare_eviction(failure.eviction)
             self._requeue(queued)
             self.queue.nominator.add(queued.info, failure.nominated_node_name)
         return Report(
@@ -348,7 +368,20 @@ class Engine:
             reason=UNSCHEDULABLE if failure.status.rejected else SCHEDULER_ERROR,
             message=failure.status.message,
             nominated_node_name=failure.nominated_node_name,
+            evict=evict,
+            victims=None if failure.eviction is None else len(failure.eviction.victims),
         )
+
+    def _prepare_eviction(self, eviction: Eviction | None) -> Evict | None:
+        """From now on the pod is held back, and less important pods have no claim to the node any more."""
+        if eviction is None:
+            return None
+        live = tuple(victim for victim in eviction.victims if victim.pod.metadata.deletion_timestamp is None)
+        if not live:
+            return None
+        eviction.progress.started()
+        displaced = self.nominations.displaced_by(eviction.preemptor, eviction.node_name)
+        return Evict(eviction=eviction, live=live, displaced=displaced)
 
     def _requeue(self, queued: QueuedPodInfo) -> None:
         try:
@@ -384,13 +417,6 @@ class Engine:
         except CacheError as fault:
             _log.error("pod %s deleted: %s", pod.key, fault)
 
-    def _pod_events(self, old: Pod, new: Pod) -> list[ClusterEvent]:
-        try:
-            return detect_pod_changes(old, new, self._features.behaviours, self.cluster.rules)
-        except QuantityError as fault:
-            _log.error("pod %s changed: %s", new.key, fault)
-            return []
-
     # -- waiting pods ---------------------------------------------------------------------------------------------
 
     def _waiting_pod_updated(self, old: Pod, new: Pod) -> None:
@@ -400,20 +426,19 @@ class Engine:
             if old.metadata.deletion_timestamp is None and new.metadata.deletion_timestamp is not None:
                 self._assumed_pod_deleted(new.uid)
             return
-        try:
-            self.queue.update(old, self.cluster.info(new))
-        except QuantityError as fault:
-            _log.error("pod %s changed: %s; its last good state stands", new.key, fault)
+        self.queue.update(old, self.cluster.info(new))
         before = old.status.nominated_node_name
         if before and before != new.status.nominated_node_name:
             self._nomination_lost(old)
 
     def _waiting_pod_deleted(self, pod: Pod) -> None:
+        hoped_for = self.queue.nominator.node_of(pod.uid)
         self.queue.delete(pod)
         if self.cluster.is_assumed(pod.uid):
             self._assumed_pod_deleted(pod.uid)
-        elif pod.status.nominated_node_name:
-            self._nomination_lost(pod)
+        elif hoped_for is not None or pod.status.nominated_node_name:
+            name = pod.status.nominated_node_name or hoped_for or ""
+            self._nomination_lost(replace(pod, status=replace(pod.status, nominated_node_name=name)))
 
     def _nomination_lost(self, pod: Pod) -> None:
         priority = pod.priority

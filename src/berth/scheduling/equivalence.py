@@ -7,7 +7,7 @@ own.  The results are the same, bit for bit, as those of an evaluation from scra
 """
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 import numpy as np
@@ -32,12 +32,14 @@ class Kept:
         verdicts: int32, shape (capacity,): by filters of scope ROW.
         stale: rows whose scores are of before their last change.
         scores: what `berth.scheduling.scoring` keeps for pods of this kind; None until it first scores one.
+        promised: row -> who was promised it, and the verdict by filters of scope ROW if these ran there.
     """
 
     def __init__(self) -> None:
         self.verdicts: Verdicts = np.zeros(0, dtype=np.int32)
         self.stale: Rows = np.zeros(0, dtype=np.intp)
         self.scores: KeptScores | None = None
+        self.promised: dict[int, tuple[Sequence[PodInfo], int]] = {}
         self._feasible: Rows | None = None
         self._mark: Mark | None = None
         self._epochs: Hashable = None
@@ -67,6 +69,9 @@ class Kept:
     def _catch_up(
         self, table: NodeTable, filters: tuple[Placed, ...], state: CycleState, pod: PodInfo, changed: Rows
     ) -> None:
+        if self.promised:
+            for row in changed.tolist():
+                self.promised.pop(row, None)
         live = table.live[changed]
         all_live = np.count_nonzero(live) == len(live)
         rows = changed if all_live else changed[live]
@@ -81,6 +86,7 @@ class Kept:
         self.stale = np.union1d(self.stale, changed) if len(self.stale) else changed
 
     def _start_over(self, table: NodeTable, filters: tuple[Placed, ...], state: CycleState, pod: PodInfo) -> None:
+        self.promised.clear()
         rows = table.live_rows()
         verdicts = judge(filters, state, pod, rows)
         self.verdicts = np.full(len(table.live), NO_NODE, dtype=np.int32)

@@ -9,6 +9,7 @@ from berth.api.meta import NodeName
 from berth.api.pod import Pod
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
+from berth.framework.interface import Eviction
 from berth.framework.profile import Profile
 from berth.queueing.entries import QueuedPodInfo
 from berth.scheduling.waiting import WaitingPod
@@ -36,6 +37,21 @@ class Bind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evict:
+    """Tell pods to go, so that another one may fit.
+
+    Attributes:
+        eviction: who, and for whom.
+        live: those of the victims that are not going already, most important first; never empty.
+        displaced: less important pods whose nomination for the node is to be cleared.
+    """
+
+    eviction: Eviction
+    live: tuple[PodInfo, ...]
+    displaced: tuple[Pod, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Tell the user that an attempt failed: an event and the ``PodScheduled`` condition.
 
@@ -46,6 +62,8 @@ class Report:
         message: the whole text.
         nominated_node_name: what to set ``status.nominatedNodeName`` to; empty clears it, None leaves it.
         update_status: whether the condition is to be written too.
+        evict: who is to be told to go, once the nomination is written; None if nobody.
+        victims: how many pods have to go, also those that are going already; None if no node was chosen for that.
     """
 
     pod: Pod
@@ -54,6 +72,23 @@ class Report:
     message: str
     nominated_node_name: str | None = None
     update_status: bool = True
+    evict: Evict | None = None
+    victims: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GiveUp:
+    """Clear the nomination of a pod, because it cannot come true, and say so.
+
+    Attributes:
+        pod: the pod.
+        controller: the scheduler name under which the event is reported.
+        note: what the event says.
+    """
+
+    pod: Pod
+    controller: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +98,4 @@ class Drop:
     pod: Pod
 
 
-@dataclass(frozen=True, slots=True)
-class Denominate:
-    """Clear ``status.nominatedNodeName``: the node is gone."""
-
-    pod: Pod
-
-
-Instruction = Bind | Report | Denominate | Drop
+Instruction = Bind | Report | GiveUp | Drop

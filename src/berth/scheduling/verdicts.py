@@ -26,8 +26,8 @@ Placed = tuple[int, FilterPlugin]  # position in the profile's filters, counted 
 FEASIBLE: Final = 0
 NO_NODE: Final = -1  # the row has no node
 UNTOUCHED: Final = -2  # the row was left out, for a reason that is not a plugin's
-_SHIFT: Final = 16
-_CODE: Final = (1 << _SHIFT) - 1
+SHIFT: Final = 16
+_CODE: Final = (1 << SHIFT) - 1
 
 
 class CycleError(Exception):
@@ -62,7 +62,7 @@ def judge(filters: Sequence[Placed], state: CycleState, pod: PodInfo, rows: Rows
             continue
         rejected = codes.nonzero()[0]
         spots = rejected if at is None else at[rejected]
-        verdicts[spots] = codes[rejected].astype(np.int32) + (position << _SHIFT)
+        verdicts[spots] = codes[rejected].astype(np.int32) + (position << SHIFT)
         keep = (codes == 0).nonzero()[0]
         if not len(keep):
             break
@@ -80,12 +80,12 @@ def _ask(plugin: FilterPlugin, state: CycleState, pod: PodInfo, rows: Rows) -> N
 
 def position_of(verdicts: Verdicts) -> NDArray[np.int32]:
     """int32, same shape: the position of the plugin that rejected; 0 where none did."""
-    return verdicts >> _SHIFT
+    return verdicts >> SHIFT
 
 
 def explain(profile: Profile, verdict: int) -> Status:
     """The answer behind a verdict above 0, with the plugin's name."""
-    plugin = profile.filter[(verdict >> _SHIFT) - 1]
+    plugin = profile.filter[(verdict >> SHIFT) - 1]
     return plugin.rejection(verdict & _CODE).by(plugin.name)
 
 

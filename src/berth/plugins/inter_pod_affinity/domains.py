@@ -9,15 +9,15 @@ import numpy as np
 
 from berth.cluster.columns import Amounts
 from berth.cluster.nodes import NodeTable
+from berth.cluster.tallies import Column
 
 ABSENT: Final = 0
 """The code of nodes that lack a label; they are in no domain, so that its sum is always 0."""
 
 
-def domain_sums(table: NodeTable, topology_key: str, numbers: Amounts) -> Amounts:
-    """int64, shape (values,): for each code of the label's column, the sum of *numbers*, which are per row."""
-    column = table.label(topology_key)
-    sums = np.bincount(column.codes, weights=numbers, minlength=len(column.values)).astype(np.int64)
+def domain_sums(table: NodeTable, topology_key: str, column: Column) -> Amounts:
+    """int64, shape (values,): for each code of the label's column, the sum of *column*; the caller's own."""
+    sums = column.sums(table.label(topology_key))
     sums[ABSENT] = 0
     return sums
 

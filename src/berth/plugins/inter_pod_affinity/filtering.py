@@ -55,18 +55,25 @@ class RequiredState:
 
     def move(self, pod: PodInfo, other: PodInfo, row: int, by: int, table: NodeTable) -> None:
         """Let *other* count *by* times more on the node of *row*."""
-        mine, theirs = pod.pod.metadata, other.pod.metadata
-        for carried in other.affinity_terms.carried:
-            if carried.kind is TermKind.REQUIRED_ANTI_AFFINITY and carried.term.matches(
-                mine.namespace, mine.labels, self.namespace_labels
-            ):
-                self.repelling = moved(table, self.repelling, carried.term.topology_key, row, by)
-        if all(_selects(term, theirs.namespace, theirs.labels) for term in self.required):
+        theirs = other.pod.metadata
+        for key in self.repelled_by(other, pod):
+            self.repelling = moved(table, self.repelling, key, row, by)
+        if all(selects(term, theirs.namespace, theirs.labels) for term in self.required):
             for key in {key for key, _ in self.required}:
                 self.near = moved(table, self.near, key, row, by)
         for term in self.required_anti:
-            if _selects(term, theirs.namespace, theirs.labels):
+            if selects(term, theirs.namespace, theirs.labels):
                 self.apart = moved(table, self.apart, term[0], row, by)
+
+    def repelled_by(self, other: PodInfo, pod: PodInfo) -> list[str]:
+        """The topology keys of those anti-affinity terms of *other* that match *pod*, whose state this is."""
+        mine = pod.pod.metadata
+        return [
+            carried.term.topology_key
+            for carried in other.affinity_terms.carried
+            if carried.kind is TermKind.REQUIRED_ANTI_AFFINITY
+            and carried.term.matches(mine.namespace, mine.labels, self.namespace_labels)
+        ]
 
 
 def required_state(table: NodeTable, namespaces: Namespaces, pod: PodInfo) -> RequiredState | None:
@@ -76,7 +83,7 @@ def required_state(table: NodeTable, namespaces: Namespaces, pod: PodInfo) -> Re
     labels: Mapping[str, str] = namespaces.labels(pod.pod.metadata.namespace)
     for key, carried in table.carried_terms.repelling(pod, labels).items():
         if carried.many.total:
-            sums = domain_sums(table, key, carried.many.counts)
+            sums = domain_sums(table, key, carried.many)
             if np.count_nonzero(sums):
                 repelling[key] = sums
     if not repelling and not terms.required and not terms.required_anti:
@@ -86,17 +93,18 @@ def required_state(table: NodeTable, namespaces: Namespaces, pod: PodInfo) -> Re
     near: _Sums = {}
     if required:
         column = table.pod_counts.column(reduce(_both, (selected for _, selected in required)))
-        near = {key: domain_sums(table, key, column.counts) for key, _ in required}
+        near = {key: domain_sums(table, key, column) for key, _ in required}
     apart: _Sums = {}
     for key, selected in required_anti:
         column = table.pod_counts.column(selected)
         if column.total:
-            sums = domain_sums(table, key, column.counts)
+            sums = domain_sums(table, key, column)
             apart[key] = apart[key] + sums if key in apart else sums
     return RequiredState(required, required_anti, labels, near, apart, repelling)
 
 
-def _selects(term: _Own, namespace: str, labels: Mapping[str, str]) -> bool:
+def selects(term: _Own, namespace: str, labels: Mapping[str, str]) -> bool:
+    """Whether a term of the waiting pod selects a pod with these labels."""
     return term[1].selects(namespace, labels, terminating=False)
 
 
@@ -117,7 +125,7 @@ def judge_rows(state: RequiredState, pod: PodInfo, rows: Rows, table: NodeTable)
     found: Rejections = np.zeros(len(rows), dtype=np.int16)
     for sums, code in ((state.repelling, EXISTING_ANTI_AFFINITY), (state.apart, ANTI_AFFINITY)):
         for key, by_domain in sums.items():
-            found[(by_domain > 0)[table.label(key).codes[rows]]] = code
+            found[(by_domain > 0).take(table.label(key).codes_of(rows))] = code
     if state.required:
         found[~_near_enough(state, pod, rows, table)] = AFFINITY
     return found
@@ -130,10 +138,10 @@ def _near_enough(state: RequiredState, pod: PodInfo, rows: Rows, table: NodeTabl
     """
     own = pod.pod.metadata
     nobody_yet = not any(np.count_nonzero(sums) for sums in state.near.values())
-    first = nobody_yet and all(_selects(term, own.namespace, own.labels) for term in state.required)
+    first = nobody_yet and all(selects(term, own.namespace, own.labels) for term in state.required)
     mask: Mask = np.ones(len(rows), dtype=np.bool_)
     for key, sums in state.near.items():
         met = np.ones(len(sums), dtype=np.bool_) if first else sums > 0
         met[ABSENT] = False
-        mask &= met[table.label(key).codes[rows]]
+        mask &= met.take(table.label(key).codes_of(rows))
     return mask

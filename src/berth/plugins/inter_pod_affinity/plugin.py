@@ -1,9 +1,10 @@
 """InterPodAffinity: a pod goes near pods that its terms select, or away from them, and respects what others ask of it.
 
 Points: PreFilter (sits out if no required term concerns the pod), Filter, PreScore (sits out if no preferred one does),
-Score (normalized).  A node without the pods that must be near is rejected for good; one with pods that must not be
-near may become free by evictions.  Woken by pods that come, go or change their labels and by nodes that come or change
-theirs, as far as the pod's required terms look at them, and by changes of the pod's own labels.
+Score (normalized).  Rejects a node without the pods that must be near as unresolvable, and one with pods that must not
+be near as unschedulable, since it may become free by evictions.  Woken by pods that come, go or change their labels and
+by nodes that come or change theirs, as far as the pod's required terms look at them, and by changes of the pod's own
+labels.
 
 Arguments: ``hard_pod_affinity_weight`` (0..100), what a required affinity term of a running pod adds to the score;
 ``ignore_preferred_terms_of_existing_pods``, whether pods without preferences of their own are not scored at all.
@@ -28,6 +29,8 @@ from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope, Scores
 from berth.framework.plugin_args import InterPodAffinityArgs
 from berth.framework.status import SKIP, SUCCESS, PluginError, Status, unresolvable, unschedulable
+from berth.framework.what_if import Guests
+from berth.plugins.inter_pod_affinity.board import AffinityBoard
 from berth.plugins.inter_pod_affinity.filtering import (
     AFFINITY,
     ANTI_AFFINITY,
@@ -116,6 +119,14 @@ class InterPodAffinity:
             PluginError: PreFilter was not run.
         """
         return judge_rows(self._read(state), pod, rows, self._table)
+
+    def board(self, state: CycleState, pod: PodInfo, guests: Guests) -> AffinityBoard:
+        """Required terms on many nodes while pods come and go.
+
+        Raises:
+            PluginError: PreFilter was not run.
+        """
+        return AffinityBoard(self._table, guests, self._read(state), pod)
 
     def rejection(self, code: int) -> Status:
         """Which of the three rules is broken."""

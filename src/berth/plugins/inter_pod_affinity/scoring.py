@@ -44,14 +44,14 @@ def preferred_state(
         for weight, term in wishes:
             column = table.pod_counts.column(namespaces.selection(term))
             if column.total:
-                sums = domain_sums(table, term.topology_key, column.counts)
+                sums = domain_sums(table, term.topology_key, column)
                 if np.count_nonzero(sums):
                     state.add(term.topology_key, sign * weight * sums)
     labels = namespaces.labels(pod.pod.metadata.namespace)
     for key, carried in table.carried_terms.attracting(pod, labels, required_weight).items():
         # Weights may cancel out; the terms are there all the same, and the plugin then scores all nodes alike.
-        if carried.many.total and np.count_nonzero(domain_sums(table, key, carried.many.counts)):
-            state.add(key, domain_sums(table, key, carried.weighted.counts))
+        if carried.many.total and np.count_nonzero(domain_sums(table, key, carried.many)):
+            state.add(key, domain_sums(table, key, carried.weighted))
     return state if state.sums else None
 
 
@@ -59,7 +59,7 @@ def raw_scores(state: PreferredState, rows: Rows, table: NodeTable) -> Scores:
     """int64, shape (len(rows),): the weights in the domains of each node; may be negative."""
     total: Scores = np.zeros(len(rows), dtype=np.int64)
     for key, sums in state.sums.items():
-        total += sums[table.label(key).codes[rows]]
+        total += sums.take(table.label(key).codes_of(rows))
     return total
 
 

@@ -3,7 +3,7 @@
 Points: PreScore (sits out for pods that ask for none of the resources), Score (not normalized, 50..100, 75 where
 nothing changes).  Rejects nothing, waits for nothing.
 
-Arguments: the resources, all of weight 1.
+Arguments: ``resources``, none twice and all of weight 1; CPU and memory if there are none.
 
 Source: k8s pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
 """
@@ -11,7 +11,7 @@ Source: k8s pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from berth.api.quantity import QuantityError, wrapped
 from berth.api.requests import amount, pod_requests
 from berth.cluster.columns import Rows
+from berth.cluster.objects import Kind
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState, StateKey, StateNotFoundError
 from berth.framework.handle import Handle
 from berth.framework.interface import MAX_NODE_SCORE, Scope, Scores
 from berth.framework.plugin_args import NodeResourcesBalancedAllocationArgs
 from berth.framework.status import SKIP, SUCCESS, PluginError, Status
+from berth.plugins.noderesources.backing import backed_resources, device_figures, watched
 from berth.plugins.noderesources.scoring import FEW, Ask, Grid, ask_of, figures, node_figures, weighted
 from berth.plugins.noderesources.strategies import quotient, quotients
 
@@ -45,14 +47,22 @@ class NodeResourcesBalancedAllocation:
         self._table = handle.cluster.table
         self._rules = replace(handle.cluster.rules, node_allocatable_claims=False)
         self._scored = weighted((args or NodeResourcesBalancedAllocationArgs()).resources)
+        self._backed = backed_resources(handle)
+        self._devices = device_figures(handle, (name for name, _ in self._scored))
+        self._kinds = watched(handle, self._devices)
+
+    def kinds(self) -> Sequence[Kind[Any]]:
+        """The classes of devices, and all about devices if they are scored."""
+        return self._kinds
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """What the pod counts as once it is placed.
+        """What the pod counts as once it is placed; a pod that devices stand behind is like no other.
 
         Raises:
             PluginError: an amount is no quantity.
         """
-        return tuple(self._requests(pod).items())
+        requests = self._requests(pod)
+        return None if self._backed(requests) else tuple(requests.items())
 
     def pre_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status:
         """Skip if the pod asks for none of the resources.
@@ -82,7 +92,7 @@ class NodeResourcesBalancedAllocation:
         if len(rows) <= FEW:
             scores = (self._score_of_node(ask, row) for row in rows.tolist())
             return np.fromiter(scores, dtype=np.int64, count=len(rows))
-        offered, taken = figures(self._table, ask, rows, non_zero=False)
+        offered, taken = figures(self._table, ask, rows, non_zero=False, devices=self._devices)
         gain = -balance_of_nodes(offered, taken)
         taken += ask.column
         gain += balance_of_nodes(offered, taken)
@@ -90,7 +100,7 @@ class NodeResourcesBalancedAllocation:
         return quotients(gain, _TWO) + _HALF
 
     def _score_of_node(self, ask: Ask, row: int) -> int:
-        offered, taken = node_figures(self._table, ask, row, non_zero=False)
+        offered, taken = node_figures(self._table, ask, row, non_zero=False, devices=self._devices)
         with_pod = [wrapped(take + more) for take, more in zip(taken, ask.amounts, strict=True)]
         gain = balance_of_node(offered, with_pod) - balance_of_node(offered, taken)
         return quotient(gain + _HALF, 2) + _HALF

@@ -1,23 +1,27 @@
 """NodeResourcesFit: a pod goes only where what it asks for is still free, and by preference where the strategy says.
 
 Points: PreFilter, Filter, PreScore, Score (not normalized).  Rejects with one reason per missing resource: unresolvable
-if some request is larger than all that the node has, else unschedulable.  Woken by pods that go away or ask for less,
+if some request is larger than all that the node has, else unschedulable.  A resource that a device class stands for is
+left to DynamicResources on nodes that have none of their own.  Woken by pods that go away or ask for less,
 by nodes that come or offer more, and by device classes that stand for what the pod asks for (`fit_hints`).
 
-Arguments: extended resources to overlook in the filter, by name or by the group before the slash, and the scoring
-strategy with its resources.
+Arguments: ``ignored_resources`` and ``ignored_resource_groups``, extended resources to overlook in the filter, by name
+or by the group before the slash; both are valid label keys, and a group has no slash.  ``scoring_strategy``: a type of
+`strategies`, resources with weights 1..100, and for RequestedToCapacityRatio, and only for it, a shape of at least one
+point, with utilization rising within 0..100 and scores 0..10.
 
 Source: k8s pkg/scheduler/framework/plugins/noderesources/fit.go.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from berth.api.quantity import QuantityError, wrapped
 from berth.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY, is_extended, is_scalar
 from berth.cluster.columns import Rows
+from berth.cluster.objects import Kind
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState, StateKey, StateNotFoundError
 from berth.framework.events import Registration
@@ -25,18 +29,33 @@ from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope, Scores
 from berth.framework.plugin_args import NodeResourcesFitArgs
 from berth.framework.status import SUCCESS, PluginError, Status
+from berth.framework.what_if import Guests
+from berth.plugins.noderesources.backing import backed_resources, device_figures, watched
+from berth.plugins.noderesources.fit_board import TOO_MANY_PODS, FitBoard
 from berth.plugins.noderesources.fit_hints import FitHints
 from berth.plugins.noderesources.scoring import FEW, Ask, ask_of, figures, node_figures, weighted
 from berth.plugins.noderesources.shortages import NOTHING, Shortages
 from berth.plugins.noderesources.strategies import make_strategy
 
-TOO_MANY_PODS: Final = "Too many pods"
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 Demands = tuple[tuple[str, int], ...]
 """Resource names and amounts above 0, in the order in which they are checked."""
 
-_DEMANDS: Final = StateKey[Demands]("PreFilterNodeResourcesFit")
+
+class Wanted(NamedTuple):
+    """What a pod asks for.
+
+    Attributes:
+        demands: what must be free on a node.
+        backed: those resources that devices stand for where the node has none.
+    """
+
+    demands: Demands
+    backed: frozenset[str] = frozenset()
+
+
+_WANTED: Final = StateKey[Wanted]("PreFilterNodeResourcesFit")
 _ASK: Final = StateKey[Ask]("PreScoreNodeResourcesFit")
 
 
@@ -69,18 +88,27 @@ class NodeResourcesFit:
         self._strategy = make_strategy(args.scoring_strategy)
         self._scored = weighted(args.scoring_strategy.resources)
         self._shortages = Shortages()
+        self._backed = backed_resources(handle)
+        self._devices = device_figures(handle, (name for name, _ in self._scored))
+        self._kinds = watched(handle, self._devices)
+
+    def kinds(self) -> Sequence[Kind[Any]]:
+        """The classes of devices, and all about devices if they are scored."""
+        return self._kinds
 
     def events_to_register(self) -> Sequence[Registration]:
         """Pods, nodes and device classes that may make room."""
         return self._hints.registrations()
 
     def sign(self, pod: PodInfo) -> Hashable:
-        """What the filter and the score count the pod as.
+        """What the filter and the score count the pod as; a pod that devices stand behind is like no other.
 
         Raises:
             PluginError: an amount is no quantity.
         """
         try:
+            if self._backed(pod.asked):
+                return None
             return tuple(pod.asked.items()), tuple(pod.asked_for_score.items())
         except QuantityError as error:
             raise PluginError(f"requests of pod {pod.key}: {error}") from error
@@ -97,7 +125,7 @@ class NodeResourcesFit:
             raise PluginError(f"requests of pod {pod.key}: {error}") from error
         if self._ignored or self._ignored_groups:
             wanted = tuple((name, many) for name, many in wanted if not self._overlooked(name))
-        state.write(_DEMANDS, wanted)
+        state.write(_WANTED, Wanted(wanted, self._backed(pod.asked)))
         return PreFilterResult()
 
     def filter(self, state: CycleState, pod: PodInfo, rows: Rows) -> Rejections:
@@ -107,13 +135,20 @@ class NodeResourcesFit:
             PluginError: PreFilter was not run.
         """
         del pod
-        try:
-            wanted = state.read(_DEMANDS)
-        except StateNotFoundError as error:
-            raise PluginError(f'error reading "{_DEMANDS.name}" from cycleState: not found') from error
+        wanted = _read(state)
         if len(rows) <= FEW:
             return np.fromiter((self._missing_on(row, wanted) for row in rows.tolist()), np.int16, len(rows))
         return self._missing(rows, wanted)
+
+    def board(self, state: CycleState, pod: PodInfo, guests: Guests) -> FitBoard:
+        """Resources of many nodes while pods come and go.
+
+        Raises:
+            PluginError: PreFilter was not run.
+        """
+        del pod
+        wanted = _read(state)
+        return FitBoard(self._table, guests, wanted.demands, wanted.backed, self._shortages)
 
     def rejection(self, code: int) -> Status:
         """One reason for each resource that is missing."""
@@ -142,45 +177,50 @@ class NodeResourcesFit:
         if len(rows) <= FEW:
             scores = (self._score_of_node(ask, row) for row in rows.tolist())
             return np.fromiter(scores, dtype=np.int64, count=len(rows))
-        offered, taken = figures(self._table, ask, rows, non_zero=True)
+        offered, taken = figures(self._table, ask, rows, non_zero=True, devices=self._devices)
         taken += ask.column
         return self._strategy.of_nodes(offered, taken, ask.weights)
 
     def _score_of_node(self, ask: Ask, row: int) -> int:
-        offered, taken = node_figures(self._table, ask, row, non_zero=True)
+        offered, taken = node_figures(self._table, ask, row, non_zero=True, devices=self._devices)
         with_pod = [wrapped(take + more) for take, more in zip(taken, ask.amounts, strict=True)]
         return self._strategy.of_node(offered, with_pod, ask.weights)
 
-    def _missing_on(self, row: int, wanted: Demands) -> int:
+    def _missing_on(self, row: int, wanted: Wanted) -> int:
         """What one node lacks, as a number."""
         table, shortages = self._table, self._shortages
         missing = NOTHING
         if table.pod_count.item(row) >= table.allowed_pods.item(row):
             missing = shortages.joined(missing, TOO_MANY_PODS, unresolvable=False)
-        for name, many in wanted:
+        for name, many in wanted.demands:
             index = table.resource_index(name)
             offered, taken = (
                 (0, 0) if index is None else (table.allocatable.item(index, row), table.requested.item(index, row))
             )
-            if many > wrapped(offered - taken):
+            if many > wrapped(offered - taken) and (offered > 0 or name not in wanted.backed):
                 missing = shortages.joined(missing, f"Insufficient {name}", unresolvable=many > offered)
         return missing
 
-    def _missing(self, rows: Rows, wanted: Demands) -> Rejections:
+    def _missing(self, rows: Rows, wanted: Wanted) -> Rejections:
         """int16, shape (len(rows),): what each node lacks, as numbers."""
         table, shortages = self._table, self._shortages
         missing = np.full(len(rows), NOTHING, dtype=np.int16)
         full = table.pod_count[rows] >= table.allowed_pods[rows]
         if np.count_nonzero(full):
             shortages.add(missing, full, np.zeros_like(full), TOO_MANY_PODS)
-        for name, many in wanted:
+        for name, many in wanted.demands:
             index = table.resource_index(name)
+            backed = name in wanted.backed
             if index is None:
+                if backed:
+                    continue
                 everywhere = np.ones(len(rows), dtype=np.bool_)
                 shortages.add(missing, everywhere, everywhere, f"Insufficient {name}")
                 continue
             offered = table.allocatable[index][rows]
             short = many > offered - table.requested[index][rows]
+            if backed:
+                short &= offered > 0
             if np.count_nonzero(short):
                 shortages.add(missing, short, many > offered, f"Insufficient {name}")
         return missing
@@ -193,3 +233,10 @@ class NodeResourcesFit:
 
     def _overlooked(self, name: str) -> bool:
         return is_extended(name) and (name in self._ignored or name.partition("/")[0] in self._ignored_groups)
+
+
+def _read(state: CycleState) -> Wanted:
+    try:
+        return state.read(_WANTED)
+    except StateNotFoundError as error:
+        raise PluginError(f'error reading "{_WANTED.name}" from cycleState: not found') from error

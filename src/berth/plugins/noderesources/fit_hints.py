@@ -1,8 +1,8 @@
 """What wakes pods that NodeResourcesFit rejected.
 
 A pod that goes away, or asks for less than before of something that the waiting pod asks for; a node that could hold
-the pod if it were empty, and is new or offers more than before; a device class that stands for an extended resource of
-the pod.  Built and owned by `berth.plugins.noderesources.fit.NodeResourcesFit`.
+the pod if it were empty, and is new or offers more than before, or on which a device class stands for something that
+the pod asks for; a class that comes to do so.  Built and owned by `berth.plugins.noderesources.fit.NodeResourcesFit`.
 
 Source: k8s pkg/scheduler/framework/plugins/noderesources/fit.go, ``EventsToRegister``.
 """
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from berth.api.dra import DeviceClass
 from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.quantity import QuantityError, nano_value
@@ -39,6 +40,7 @@ class FitHints:
         behaviours = handle.behaviours
         self._own_pod, self._assigned_pod = own_pod(behaviours), assigned_pod(behaviours)
         self._device_classes = handle.gates.enabled("DRAExtendedResource")
+        self._classes = handle.cluster.device_classes
         self._rules = replace(handle.cluster.rules, node_allocatable_claims=False)
 
     def registrations(self) -> Sequence[Registration]:
@@ -87,9 +89,10 @@ class FitHints:
         before, after = before_and_after(Node, old, new)
         try:
             asked, offered = _counted(pod.asked), _offered(after)
-            if not _fits_empty(asked, offered):
+            counted = {name: many for name, many in asked.items() if not self._is_met_by_devices(name, offered)}
+            if not _fits_empty(counted, offered):
                 return Hint.SKIP
-            if before is None or _grew_where_asked(asked, _offered(before), offered):
+            if before is None or len(counted) < len(asked) or _grew_where_asked(asked, _offered(before), offered):
                 return Hint.QUEUE
         except QuantityError as error:
             raise HintError(str(error)) from error
@@ -98,23 +101,25 @@ class FitHints:
     def after_device_class(self, pod: PodInfo, old: Any, new: Any) -> Hint:
         """Whether a device class has come to stand for something that *pod* asks for.
 
-        The classes are decoded JSON.
-
         Raises:
             HintError: the objects are no classes, or an amount is no quantity.
         """
-        before, after = before_and_after(dict, old, new)
-        stands_for = _extended_resource_name(after)
-        if before is not None and _extended_resource_name(before) == stands_for:
+        before, after = before_and_after(DeviceClass, old, new)
+        stands_for = after.spec.extended_resource_name or ""
+        if before is not None and (before.spec.extended_resource_name or "") == stands_for:
             return Hint.SKIP
         try:
             asked = pod.asked
         except QuantityError as error:
             raise HintError(str(error)) from error
-        implied = DEVICE_CLASS_PREFIX + str(after["metadata"]["name"])
+        implied = DEVICE_CLASS_PREFIX + after.metadata.name
         if (before is None and implied in asked) or stands_for in asked:
             return Hint.QUEUE
         return Hint.SKIP
+
+    def _is_met_by_devices(self, name: str, offered: Mapping[str, int]) -> bool:
+        """Whether the node itself has nothing of a resource that a device class stands for."""
+        return self._device_classes and offered.get(name, 0) <= 0 and self._classes.behind(name) is not None
 
     def _freed_something(self, waiting: Pod, before: Pod, after: Pod) -> bool:
         held, holds = pod_requests(before, self._rules), pod_requests(after, self._rules)
@@ -140,7 +145,3 @@ def _fits_empty(asked: Mapping[str, int], offered: Mapping[str, int]) -> bool:
 
 def _grew_where_asked(asked: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]) -> bool:
     return any(after.get(name, 0) > before.get(name, 0) for name in (PODS, *asked))
-
-
-def _extended_resource_name(device_class: dict[str, Any]) -> str:
-    return str(device_class.get("spec", {}).get("extendedResourceName") or "")

@@ -1,7 +1,8 @@
 """The figures that resources are scored by: what nodes offer, what is taken, and what the pod adds to it.
 
 Shared by NodeResourcesFit and NodeResourcesBalancedAllocation.  A resource that a node does not offer is left out of
-that node's score; one beyond CPU, memory and storage is left out for all nodes unless the pod asks for it.  There are
+that node's score, unless it has devices that stand for it; one beyond CPU, memory and storage is left out for all nodes
+unless the pod asks for it.  There are
 two forms throughout, for one node and for many at once: the single row that changed since an identical pod was judged
 is the most frequent question of all, and plain numbers answer it several times quicker than arrays.
 
@@ -18,6 +19,7 @@ from berth.api.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from berth.cluster.columns import Rows
 from berth.cluster.nodes import NodeTable
 from berth.framework.plugin_args import CPU_AND_MEMORY, ResourceSpec
+from berth.plugins.noderesources.backing import DeviceFigures
 
 FEW: Final = 8  # rows up to which plain numbers beat arrays
 
@@ -80,7 +82,7 @@ def ask_of(resources: Sequence[tuple[str, int]], requests: Mapping[str, int]) ->
     )
 
 
-def figures(table: NodeTable, ask: Ask, rows: Rows, *, non_zero: bool) -> Figures:
+def figures(table: NodeTable, ask: Ask, rows: Rows, *, non_zero: bool, devices: DeviceFigures | None = None) -> Figures:
     """Offered and taken amounts of the resources of *ask* on *rows*.
 
     Args:
@@ -88,6 +90,7 @@ def figures(table: NodeTable, ask: Ask, rows: Rows, *, non_zero: bool) -> Figure
         ask: from `ask_of`.
         rows: which nodes.
         non_zero: count pods that ask for no CPU or memory with the default amounts.
+        devices: count devices where the node offers nothing itself; None if there are none to count.
     """
     if ask.names == _USUAL:
         taken_by_all = table.non_zero if non_zero else table.requested[:2]
@@ -96,24 +99,31 @@ def figures(table: NodeTable, ask: Ask, rows: Rows, *, non_zero: bool) -> Figure
     offered, taken = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
     for i, name in enumerate(ask.names):
         index = table.resource_index(name)
-        if index is None:
-            continue
-        offered[i] = table.allocatable[index][rows]
-        counts_defaults = non_zero and name in _USUAL
-        taken[i] = (table.non_zero if counts_defaults else table.requested)[index][rows]
+        if index is not None:
+            offered[i] = table.allocatable[index][rows]
+            counts_defaults = non_zero and name in _USUAL
+            taken[i] = (table.non_zero if counts_defaults else table.requested)[index][rows]
+        if devices is not None and name not in _NATIVE:
+            for spot in np.flatnonzero(offered[i] == 0).tolist():
+                capacity, allocated = devices.on_node(name, int(rows[spot]))
+                if capacity > 0:
+                    offered[i, spot], taken[i, spot] = capacity, allocated
     return Figures(offered, taken)
 
 
-def node_figures(table: NodeTable, ask: Ask, row: int, *, non_zero: bool) -> NodeFigures:
+def node_figures(
+    table: NodeTable, ask: Ask, row: int, *, non_zero: bool, devices: DeviceFigures | None = None
+) -> NodeFigures:
     """As `figures`, for one node."""
     offered, taken = [], []
     for name in ask.names:
         index = table.resource_index(name)
-        if index is None:
-            offered.append(0)
-            taken.append(0)
-            continue
-        offered.append(table.allocatable.item(index, row))
         counts_defaults = non_zero and name in _USUAL
-        taken.append((table.non_zero if counts_defaults else table.requested).item(index, row))
+        offer = 0 if index is None else table.allocatable.item(index, row)
+        take = 0 if index is None else (table.non_zero if counts_defaults else table.requested).item(index, row)
+        if devices is not None and not offer and name not in _NATIVE:
+            capacity, allocated = devices.on_node(name, row)
+            offer, take = (capacity, allocated) if capacity > 0 else (offer, take)
+        offered.append(offer)
+        taken.append(take)
     return NodeFigures(offered, taken)

@@ -94,7 +94,7 @@ class DomainFinder:
         eligible: Mask = np.ones(len(rows), dtype=np.bool_)
         if need_all:
             for constraint in constraints:
-                eligible &= self._table.label(constraint.topology_key).codes[rows] != ABSENT
+                eligible &= self._table.label(constraint.topology_key).codes_of(rows) != ABSENT
         return tuple(self._domains(pod, constraint, rows, eligible) for constraint in constraints)
 
     def _domains(self, pod: PodInfo, constraint: Constraint, rows: Rows, eligible: Mask) -> Domains:
@@ -125,7 +125,7 @@ class DomainFinder:
 def domain_codes(table: NodeTable, topology_key: str, rows: Rows) -> Codes:
     """int32, shape (len(rows),): the domains of *rows*; nodes without the label are in that of the empty value."""
     column = table.label(topology_key)
-    codes = column.codes[rows]
+    codes = column.codes_of(rows)
     empty = column.code_of("")
     return codes if empty is None else np.where(codes == ABSENT, np.int32(empty), codes)
 

@@ -22,7 +22,7 @@ from berth.plugins.pod_topology_spread.domains import ABSENT, DomainFinder, Doma
 UNEVEN: Final = 1
 MISSING_LABEL: Final = 2
 
-_NO_DOMAIN: Final = 2**31 - 1
+NO_DOMAIN: Final = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ def judge_rows(state: HardState, pod: PodInfo, rows: Rows, table: NodeTable) -> 
     found: Rejections | None = None
     for constraint, domains, sums in zip(state.constraints, state.domains, state.sums, strict=True):
         by_domain = _judge_domains(constraint, domains, sums, pod)
-        codes = by_domain[table.label(constraint.topology_key).codes[rows]]
+        codes = by_domain.take(table.label(constraint.topology_key).codes_of(rows))
         found = codes if found is None else np.where(found == 0, codes, found)
     return np.zeros(len(rows), dtype=np.int16) if found is None else found
 
@@ -82,7 +82,7 @@ def judge_rows(state: HardState, pod: PodInfo, rows: Rows, table: NodeTable) -> 
 def _judge_domains(constraint: Constraint, domains: Domains, sums: Amounts, pod: PodInfo) -> NDArray[np.int16]:
     """int16, shape (domains.size,)."""
     too_few = len(domains.present) < constraint.min_domains
-    least = 0 if too_few else int(sums[domains.present].min(initial=_NO_DOMAIN))
+    least = 0 if too_few else int(sums[domains.present].min(initial=NO_DOMAIN))
     itself = int(constraint.selector.matches(pod.pod.metadata.labels))
     most = constraint.max_skew + least - itself
     verdicts = (sums > most).astype(np.int16)  # UNEVEN is 1

@@ -66,8 +66,7 @@ class SpreadHints:
         tolerates_other = after.uid == pod.uid and before.spec.tolerations != after.spec.tolerations
         if tolerates_other and any(each.honors_taints for each in constraints):
             return Hint.QUEUE
-        was = before.metadata.labels
-        return _queue_if(was != labels and any(_differs(each, was, labels) for each in constraints))
+        return _queue_if(any(_differs(each, before.metadata.labels, labels) for each in constraints))
 
     def _for_node(self, pod: PodInfo, old: Any, new: Any) -> Hint:
         before, after = optional(Node, old), optional(Node, new)

@@ -1,13 +1,13 @@
 """PodTopologySpread: pods that a constraint selects are spread evenly over the domains of a topology.
 
 Points: PreFilter (sits out for pods without hard constraints), Filter, PreScore (sits out without soft ones), Score
-(normalized).  A node whose domain would exceed the emptiest one by too much is rejected, and evictions may help; one
-that lacks the topology's label is rejected for good.  Woken by matching pods that come, go or change their labels, by
-nodes that come, go or change labels or taints, and by changes of the pod's own labels and tolerations.
+(normalized).  Rejects a node whose domain would exceed the emptiest one by too much as unschedulable, since evictions
+may help, and one that lacks the topology's label as unresolvable.  Woken by matching pods that come, go or change their
+labels, by nodes that come, go or change labels or taints, and by changes of the pod's own labels and tolerations.
 
 Arguments: ``defaulting_type`` and ``default_constraints``, for pods without constraints of their own: ``System`` for
-the built-in ones, which are soft, or ``List`` for those given.  Their selector is deduced from the services and the
-owner of the pod.
+the built-in ones, which are soft, or ``List`` for those given, of which no two have the same topology and action, and
+none has a selector.  The selector is deduced from the services and the owner of the pod.
 
 Depends on other pods, so that it is asked anew in every cycle; what it asks is kept up to date as counts
 (`berth.cluster.podcounts`).
@@ -29,6 +29,8 @@ from berth.framework.handle import Handle
 from berth.framework.interface import PreFilterResult, Rejections, Scope, Scores
 from berth.framework.plugin_args import PodTopologySpreadArgs
 from berth.framework.status import SKIP, SUCCESS, PluginError, Status, unresolvable, unschedulable
+from berth.framework.what_if import Guests
+from berth.plugins.pod_topology_spread.board import SpreadBoard
 from berth.plugins.pod_topology_spread.constraints import HARD, SOFT, Constraint, Constraints
 from berth.plugins.pod_topology_spread.domains import DomainFinder
 from berth.plugins.pod_topology_spread.filtering import MISSING_LABEL, UNEVEN, HardState, hard_state, judge_rows
@@ -108,6 +110,14 @@ class PodTopologySpread:
             StateNotFoundError: PreFilter was not run.
         """
         return judge_rows(state.read(_HARD), pod, rows, self._table)
+
+    def board(self, state: CycleState, pod: PodInfo, guests: Guests) -> SpreadBoard:
+        """Hard constraints on many nodes while pods come and go.
+
+        Raises:
+            StateNotFoundError: PreFilter was not run.
+        """
+        return SpreadBoard(self._table, guests, state.read(_HARD), pod)
 
     def rejection(self, code: int) -> Status:
         """Too many pods in the domain, or no domain."""

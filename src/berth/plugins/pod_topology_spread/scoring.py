@@ -77,7 +77,7 @@ def _lacking(table: NodeTable, constraints: tuple[Constraint, ...], rows: Rows) 
     """bool, shape (len(rows),): where the label of some constraint is missing."""
     mask: Mask = np.zeros(len(rows), dtype=np.bool_)
     for constraint in constraints:
-        mask |= table.label(constraint.topology_key).codes[rows] == ABSENT
+        mask |= table.label(constraint.topology_key).codes_of(rows) == ABSENT
     return mask
 
 
@@ -104,14 +104,14 @@ def raw_scores(state: SoftState, rows: Rows, table: NodeTable) -> Scores:
     """int64, shape (len(rows),): weighted pods around each node, little is good; means nothing for nodes left out."""
     total: _Floats = np.zeros(len(rows), dtype=np.float64)
     for constraint, weight, sums in zip(state.constraints, state.weights, state.sums, strict=True):
-        codes = table.label(constraint.topology_key).codes[rows]
+        codes = table.label(constraint.topology_key).codes_of(rows)
         if constraint.topology_key == HOSTNAME:
             part = sums[rows] * weight + (constraint.max_skew - 1)
             part[codes == ABSENT] = 0.0
         else:
             by_domain = sums * weight + (constraint.max_skew - 1)
             by_domain[ABSENT] = 0.0
-            part = by_domain[codes]
+            part = by_domain.take(codes)
         total += part
     return _rounded(total)
 

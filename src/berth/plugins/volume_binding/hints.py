@@ -12,7 +12,7 @@ from berth.api.quantity import QuantityError, nano_value
 from berth.api.storage import MIGRATED_PLUGINS, CsiDriver, CsiNode, CsiStorageCapacity, StorageClass
 from berth.cluster.pods import PodInfo
 from berth.framework.events import Action, ClusterEvent, Hint, HintError, Registration, Resource
-from berth.plugins.hints import before_and_after
+from berth.plugins.hints import before_and_after, required
 from berth.plugins.storage import hint_for_claim
 
 
@@ -46,10 +46,9 @@ def _hint_for_csi_node(pod: PodInfo, old: Any, new: Any) -> Hint:
 
 
 def _hint_for_csi_driver(pod: PodInfo, old: Any, new: Any) -> Hint:
-    before, after = before_and_after(CsiDriver, old, new)
+    before, after = required(CsiDriver, old), required(CsiDriver, new)
     named = any(volume.csi is not None and volume.csi.driver == after.metadata.name for volume in pod.volumes)
-    asked_before = before is not None and bool(before.spec.storage_capacity)
-    return _queue_if(named and asked_before and not after.spec.storage_capacity)
+    return _queue_if(named and bool(before.spec.storage_capacity) and not after.spec.storage_capacity)
 
 
 def _hint_for_capacity(pod: PodInfo, old: Any, new: Any) -> Hint:

@@ -4,7 +4,8 @@ Points: PreFilter (sits out for pods without claims), Filter, PreScore and Score
 StorageCapacityScoring), Reserve, PreBind.  Rejects as unresolvable.  Woken by claims of its own, by volumes, classes,
 nodes and their labels, and by what storage drivers report.
 
-Arguments: ``bind_timeout_seconds``, how long PreBind waits, 0 or more; ``shape``, the line from utilization to score.
+Arguments: ``bind_timeout_seconds``, how long PreBind waits, 0 or more; ``shape``, the line from utilization to score,
+only with the gate: at least one point, with utilization rising within 0..100 and scores 0..10.
 
 A claim that is bound asks only that its volume can be reached.  One whose class has the mode ``WaitForFirstConsumer``
 gets the smallest volume that fits and can be reached from the node, or a new one where its class has a provisioner, the
@@ -67,6 +68,7 @@ class VolumeBinding:
 
     name = "VolumeBinding"
     scope = Scope.ROW
+    ignores_pods: Final = True
 
     def __init__(self, args: VolumeBindingArgs | None, handle: Handle) -> None:
         args = args or VolumeBindingArgs()

@@ -1,0 +1,1 @@
+"""DynamicResources: pods get the devices that their claims ask for."""
