@@ -1,10 +1,12 @@
 # One command each: `make help` lists them.  Everything stands on `make env`, which takes a second once .venv is there.
 PYTHON ?= python3
 K8S ?= 1.37
+SEED ?= 1
+MINUTES ?= 10
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help env demo sandbox test check fix lint types imports unit envtest compat bench clean
+.PHONY: help env demo sandbox test check fix lint types imports unit envtest compat chaos requeue soak bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / - /'
@@ -48,6 +50,15 @@ envtest: env ## build the real control plane once; prints its folder
 
 compat: env ## the whole scheduler against the older real control plane
 	K8S=1.36 $(BIN)/python -m pytest -m real tests/integration tests/support
+
+chaos: env ## kill, cut off, delay and lie, and see that no pod is lost; `make chaos SEED=7`
+	@$(BIN)/python -m tests.chaos --seed $(SEED) --kubernetes $(K8S) $(ARGS)
+
+requeue: env ## what wakes a waiting pod, and what must not, on both API servers
+	@$(BIN)/python -m tests.requeue --kubernetes $(K8S) $(ARGS)
+
+soak: env ## churn for MINUTES, and nothing grows
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) --kubernetes $(K8S) $(ARGS)
 
 bench: env ## Berth and kube-scheduler side by side; `make bench ARGS="--pods 1000"`
 	@$(BIN)/python -m bench.run --kubernetes $(K8S) $(ARGS)

@@ -156,6 +156,10 @@ INVALID: dict[str, tuple[list[str], list[str]]] = {
         ["--min-compatibility-version=1.38"],
         ['--min-compatibility-version: Invalid value: "1.38": is above the emulated version 1.37'],
     ),
+    "audits before their time": (
+        ["--self-audit-period=-1s"],
+        ['--self-audit-period: Invalid value: "-1s": must not be negative'],
+    ),
     "all at once": (
         ["--secure-port=-1", "--logging-format=xml"],
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.kube.builders import SkippedTime
 
-from berth.kube.clock import Backoff, micro_time, second_time
+from berth.kube.clock import Backoff, Clock, micro_time, second_time, steady
 
 STAMPS = {
     "the epoch": (0, "1970-01-01T00:00:00.000000Z", "1970-01-01T00:00:00Z"),
@@ -36,3 +36,13 @@ async def test_a_wait_is_at_least_as_long_as_asked() -> None:
     await backoff.wait(at_least_s=3)
     await backoff.wait(at_least_s=0.1)
     assert time.slept_s == [3, 2]
+
+
+@pytest.mark.parametrize("step_s", [3600, -3600], ids=["forward", "back"])
+def test_a_steady_clock_goes_on_when_the_wall_clock_is_set(step_s: int) -> None:
+    passed_s, wrong_s = 100.0, 0.0
+    clock = Clock(monotonic=lambda: passed_s, wall_ns=lambda: int((1_000 + passed_s + wrong_s) * 1e9))
+    even = steady(clock)
+    passed_s, wrong_s = 101.5, float(step_s)
+    assert even.wall_ns() == 1_101_500_000_000
+    assert even.monotonic() == 101.5

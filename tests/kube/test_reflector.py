@@ -272,6 +272,14 @@ async def test_lists_that_work_do_not_end_the_backoff_while_every_watch_is_refus
         assert it.time.slept_s == [0.4, 0.8, 1.6]
 
 
+async def test_a_server_that_forgot_while_it_was_away_is_listed_soon_after_it_is_back() -> None:
+    gone, away = status_answer(410, "Expired"), status_answer(503, "ServiceUnavailable")
+    listed = Answer(body=a_list())
+    async with scene(listed, away, away, away, gone, listed, gone, listed, STAY) as it:
+        await until(lambda: len(it.watches()) == 6)
+        assert it.time.slept_s == [0.4, 0.8, 1.6, 0.4, 0.8]
+
+
 REFUSALS = {
     "a server error keeps the position": (status_answer(500, "InternalError"), 1),
     "a missing right keeps the position": (status_answer(403, "Forbidden"), 1),

@@ -16,12 +16,13 @@ from tests.queueing.builders import (
     waiter,
 )
 
+from berth.cluster.pods import PodInfo
 from berth.framework.events import ASSIGNED_POD_DELETE, FORCE_ACTIVATE, UNSCHEDULABLE_TIMEOUT, Hint, HintError
+from berth.queueing.hints import Waiter
 from berth.queueing.settings import QueueSettings
 
 if TYPE_CHECKING:
     from berth.framework.events import ClusterEvent
-    from berth.queueing.hints import Waiter
 
 FOO_POD_ADD = waiter("foo", POD_ADD)
 
@@ -214,3 +215,61 @@ def test_a_flush_counts_for_pods_in_flight_if_somebody_waited_long() -> None:
         world.queue.flush_unschedulable_leftover()
         world.fail(entry, "foo")
         assert world.place(entry.pod) == place
+
+
+# -- pods that are alike ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("by_likeness", "calls"), [(True, 2), (False, 4)])
+def test_a_hint_that_goes_by_likeness_is_asked_once_for_all_pods_that_are_alike(by_likeness: bool, calls: int) -> None:
+    hint = ScriptedHint()
+    world = make_world(Waiter("foo", NODE_ADD, hint, by_likeness))
+    alike = [world.reject(make_pod(f"p{i}"), "foo") for i in range(3)]
+    other = world.reject(make_pod("other", labels={"app": "other"}), "foo")
+    world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
+    assert hint.calls == calls
+    assert {world.place(entry.pod) for entry in (*alike, other)} == {"B"}
+
+
+def test_pods_that_are_alike_and_were_rejected_by_different_plugins_are_judged_apart() -> None:
+    world = make_world(
+        Waiter("foo", NODE_ADD, ScriptedHint(Hint.SKIP), True), Waiter("bar", NODE_ADD, ScriptedHint(), True)
+    )
+    sleeper, woken = world.reject(make_pod("a"), "foo"), world.reject(make_pod("b"), "bar")
+    world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
+    assert (world.place(sleeper.pod), world.place(woken.pod)) == ("U", "B")
+
+
+def test_the_pod_that_an_event_is_about_is_asked_for_itself() -> None:
+    pods = [make_pod(name) for name in "abc"]
+    about_b = ScriptedHint()
+
+    def only_b(info: PodInfo, old: object, new: object) -> Hint:
+        about_b(info, old, new)
+        return Hint.QUEUE if info.uid == pods[1].uid else Hint.SKIP
+
+    world = make_world(Waiter("foo", ASSIGNED_POD_DELETE, only_b, True))
+    for pod in pods:
+        world.reject(pod, "foo")
+    world.queue.move_all_to_active_or_backoff_queue(ASSIGNED_POD_DELETE, pods[1], None)
+    assert [world.place(pod) for pod in pods] == ["U", "B", "U"]
+    assert about_b.calls == 2
+
+
+def test_a_pod_that_has_changed_is_no_longer_like_the_others() -> None:
+    hint = ScriptedHint(Hint.SKIP)
+    world = make_world(Waiter("foo", NODE_ADD, hint, True))
+    pods = [make_pod("a"), make_pod("b")]
+    for pod in pods:
+        world.reject(pod, "foo")
+    world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
+    world.update(pods[0], make_pod("a", labels={"app": "x"}))
+    world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
+    assert hint.calls == 1 + 2
+
+
+def test_the_template_leaves_out_names_and_statuses_and_nothing_else() -> None:
+    one, two = make_pod("one", uid="1"), make_pod("two", uid="2", nominated="n1")
+    assert PodInfo(one).template == PodInfo(two).template
+    assert PodInfo(one).template != PodInfo(make_pod("one", tolerations=1)).template
+    assert PodInfo(one).template != PodInfo(make_pod("one", namespace="other")).template

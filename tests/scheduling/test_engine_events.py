@@ -16,7 +16,7 @@ from berth.api.node import Taint
 from berth.api.workloads import Namespace
 from berth.cluster.kinds import NAMESPACE
 from berth.cluster.objects import Kind
-from berth.framework.status import Code, Status, unschedulable
+from berth.framework.status import Code, Status, error, unschedulable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -326,3 +326,30 @@ def test_other_objects_are_kept_before_waiting_pods_hear_of_them() -> None:
     assert world.cluster.objects.get(NAMESPACE, "thing") is thing
     world.engine.object_deleted(NAMESPACE, thing)
     assert world.cluster.objects.get(NAMESPACE, "thing") is None
+
+
+# -- the first node ---------------------------------------------------------------------------------------------------
+
+
+def test_pods_that_found_no_node_are_tried_when_the_first_one_comes_however_long_they_are_to_pause() -> None:
+    world = a_world(nodes=())
+    world.add(POD)
+    for _ in range(3):
+        assert world.reported().message == "no nodes available to schedule pods"
+        world.engine.queue.activate([POD])
+    assert world.reported().pod.uid == POD.uid
+    assert world.place(POD) == "E"
+    world.set_node(a_node("n1"))
+    assert world.place(POD) == "A"
+    assert world.bound().node_name == "n1"
+
+
+def test_pods_that_pause_are_not_tried_when_a_further_node_comes() -> None:
+    world = a_world(nodes=("n1",))
+    world.add(POD)
+    bind = world.bound()
+    world.engine.binding_permitted(bind)
+    world.engine.binding_failed(bind, error("server away"))
+    assert world.place(POD) == "E"
+    world.set_node(a_node("n2"))
+    assert world.place(POD) == "E"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 import yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 COMMAND = Path(sys.executable).with_name("berth")
 DEADLINE_S = 60.0
@@ -41,6 +41,7 @@ class SchedulerProcess:
             filled in.
         name: of the files, where several run at a time.
         environment: variables beside those of this process.
+        command: what is run instead of `berth`.
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class SchedulerProcess:
         config: Mapping[str, Any] | None = None,
         name: str = "berth",
         environment: Mapping[str, str] | None = None,
+        command: Sequence[str] = (str(COMMAND),),
     ) -> None:
         self.name, self.log = name, folder / f"{name}.log"
-        self._command = [str(COMMAND), *flags]
+        self._command = [*command, *flags]
         if config is not None:
             path = folder / f"{name}.yaml"
             path.write_text(yaml.safe_dump({**CONFIG_TYPE, **config}), encoding="utf-8")

@@ -1,7 +1,7 @@
 """Every flag of the scheduler command: name, kind of value, and a line of help, in the reference's groups.
 
-Defaults are those of `berth.cli.flags.RunOptions`, whose fields are named after the flags. Reading the table is the
-business of ``cli.flags``.
+Flags that only this scheduler has are in a group of their own. Defaults are those of `berth.cli.flags.RunOptions`,
+whose fields are named after the flags. Reading the table is the business of ``cli.flags``.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("v", kinds.INT32, "verbosity of the log", short="v"),
         Flag("vmodule", kinds.VMODULE, "verbosity by file pattern, text format only"),
     ),
+    "Berth": (Flag("self-audit-period", kinds.DURATION, "time between checks of what is believed; 0 for none"),),
     "Global": (Flag("version", kinds.VERSION, "print the version and exit; raw prints all of it"),),
 }
 """All flags by group, as ``--help`` prints them."""

@@ -73,6 +73,10 @@ class Cluster:
         """The pod, if it counts on some node."""
         return self._placed.get(uid)
 
+    def placed_uids(self) -> list[PodUid]:
+        """The pods that count on some node, as of now."""
+        return list(self._placed)
+
     def is_assumed(self, uid: PodUid) -> bool:
         """Whether the pod counts on a node only because we placed it there."""
         return uid in self._assumed

@@ -31,6 +31,8 @@ from berth.api.requests import (
     pod_requests,
 )
 
+_encode = msgspec.msgpack.Encoder(order="sorted").encode
+
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - the address that stands for all of a node's; nothing listens on it here
 DEFAULT_RULES: Final = RequestRules(use_status=True)
 
@@ -72,6 +74,16 @@ class PodInfo:
 
     pod: Pod
     rules: RequestRules = field(default=DEFAULT_RULES)
+
+    @cached_property
+    def template(self) -> bytes:
+        """Equal for pods that have the same namespace, labels, owners and spec, as those of one controller do.
+
+        Volumes are left out: that of the service account has a name of its own in each pod.
+        """
+        meta = self.pod.metadata
+        spec = msgspec.structs.replace(self.pod.spec, volumes=())
+        return _encode((meta.namespace, meta.labels, meta.owner_references, spec))
 
     @cached_property
     def uid(self) -> PodUid:

@@ -35,6 +35,7 @@ _ELECTION_DEFAULTS = LeaderElection()
 _CONNECTION_DEFAULTS = ClientConnection()
 _FIVE_SECONDS = Duration.of_seconds(5)
 _TEN_SECONDS = Duration.of_seconds(10)
+_ONE_MINUTE = Duration.of_seconds(60)
 _FIVE_MINUTES = Duration.of_seconds(300)
 
 
@@ -115,6 +116,8 @@ class RunOptions:
     v: int = 0
     vmodule: tuple[tuple[str, int], ...] = ()
 
+    self_audit_period: Duration = _ONE_MINUTE
+
     version: str = ""
 
     explicit: frozenset[str] = frozenset()
@@ -187,6 +190,8 @@ def validate_options(options: RunOptions, row: VersionRow, gates: FeatureGates) 
         *_logging_faults(options, gates),
         *_metrics_faults(options, row),
     ]
+    if options.self_audit_period.seconds < 0:
+        faults.append(invalid("--self-audit-period", str(options.self_audit_period), "must not be negative"))
     oldest = options.min_compatibility_version
     if oldest is not None and _order(oldest) > _order(row.minor):
         faults.append(invalid("--min-compatibility-version", oldest, f"is above the emulated version {row.minor}"))

@@ -150,7 +150,16 @@ The objects are of `berth.api` (a `Pod`, a `Node`, ...); None stands before an a
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """An event that a plugin waits for after it rejected a pod; without a hint, every such event counts."""
+    """An event that a plugin waits for after it rejected a pod; without a hint, every such event counts.
+
+    Attributes:
+        event: what is waited for.
+        hint: whether it helps a given pod.
+        by_likeness: whether the hint reads of the pod only its namespace, labels, owners and spec without volumes,
+            unless the event is about that very pod. One answer then holds for all pods that are alike, however many
+            of them wait.
+    """
 
     event: ClusterEvent
     hint: HintFn | None = None
+    by_likeness: bool = False

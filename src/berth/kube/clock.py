@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,16 @@ class Clock:
 
 
 SYSTEM_CLOCK = Clock()
+
+
+def steady(clock: Clock) -> Clock:
+    """*clock* with a wall clock that goes on from now at an even pace, whatever becomes of the machine's.
+
+    For durations that are measured in wall time and must not grow or shrink when an operator, or a time service, sets
+    the clock. What others read is stamped with the clock itself.
+    """
+    began_s, began_ns = clock.monotonic(), clock.wall_ns()
+    return replace(clock, wall_ns=lambda: began_ns + round((clock.monotonic() - began_s) * 1e9))
 
 
 def micro_time(wall_ns: int) -> str:

@@ -217,6 +217,7 @@ class Reflector(Generic[T]):
         self._failing: set[str] = set()  # the lists and watches that did not work when last tried
         self._page_limit = page_limit
         self._backoff = Backoff(initial_s=_BACKOFF_FIRST_S, cap_s=_BACKOFF_CAP_S, clock=clock)
+        self._forgotten = False  # whether the last thing that went wrong was that the server had forgotten
         self._resource_version = ""  # where to watch from; empty when a list is due
         self._synced = asyncio.Event()
         kind: Any = resource.kind
@@ -257,7 +258,14 @@ class Reflector(Generic[T]):
                 self._on_recovery(what)
 
     async def _recover_from(self, error: KubeError) -> None:
-        """Decide between watching on and listing again, and wait before doing either."""
+        """Decide between watching on and listing again, and wait before doing either.
+
+        A server that has forgotten answers again after whatever made us wait for longer and longer: that is over, and
+        every second until the list is read is one in which decisions rest on the past.
+        """
+        if isinstance(error, GoneError) and not self._forgotten:
+            self._backoff.reset()
+        self._forgotten = isinstance(error, GoneError)
         if isinstance(error, ApiError) and not isinstance(error, _KEEPS_POSITION):
             self._resource_version = ""
         await self._backoff.wait(error.retry_after_s if isinstance(error, ApiError) else None)

@@ -42,8 +42,9 @@ class NodeUnschedulable:
 
     def events_to_register(self) -> Sequence[Registration]:
         """Nodes that come or are uncordoned, and new tolerations of the pod."""
+        node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
         return (
-            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT), self._hint_for_node),
+            Registration(node, self._hint_for_node, by_likeness=True),
             Registration(ClusterEvent(self._own_pod, Action.UPDATE_POD_TOLERATION), self._hint_for_toleration),
         )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class QueuedPodInfo:
         gating_plugin_events: the events which that plugin waits for.
         was_flushed_from_unschedulable: whether it came back only because it had waited long.
         flushed_at_s: when that was last tried, wall clock; None for never.
+        kept_likeness: see `likeness`; empty until somebody asks, and emptied with every change of what it rests on.
     """
 
     info: PodInfo
@@ -56,6 +58,15 @@ class QueuedPodInfo:
     gating_plugin_events: tuple[ClusterEvent, ...] = ()
     was_flushed_from_unschedulable: bool = False
     flushed_at_s: float | None = None
+    kept_likeness: bytes = b""
+
+    def likeness(self) -> bytes:
+        """Equal for pods that are alike and were rejected by the same plugins, so that the same events help them."""
+        if not self.kept_likeness:
+            rejectors = (*sorted(self.unschedulable_plugins), "", *sorted(self.pending_plugins))
+            whole = b"\0".join((*(name.encode() for name in rejectors), self.info.template))
+            self.kept_likeness = blake2b(whole, digest_size=16).digest()  # compared for thousands of pods at a time
+        return self.kept_likeness
 
     @property
     def pod(self) -> Pod:

@@ -29,6 +29,7 @@ from berth.framework.interface import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from berth.api.meta import PodUid
     from berth.framework.features import Behaviours
     from berth.framework.interface import Plugin
     from berth.queueing.entries import QueuedPodInfo
@@ -73,6 +74,7 @@ class Waiter(NamedTuple):
     plugin: str
     event: ClusterEvent
     hint: HintFn | None
+    by_likeness: bool = False
 
 
 class HintMap:
@@ -130,7 +132,7 @@ def default_registrations(*, pod_groups: bool) -> list[Registration]:
 
 
 def _waiters_of(plugin: str, registrations: Sequence[Registration], behaviours: Behaviours) -> list[Waiter]:
-    waiters = [Waiter(plugin, registration.event, registration.hint) for registration in registrations]
+    waiters = [Waiter(plugin, each.event, each.hint, each.by_likeness) for each in registrations]
     node_actions = Action(0)
     for registration in registrations:
         if registration.event.resource == Resource.NODE:
@@ -231,9 +233,13 @@ class HintBook:
 
 
 class Inquiry:
-    """One event, and the plugins that wait for it; what does not depend on the pod is worked out beforehand."""
+    """One event, and the plugins that wait for it; what does not depend on the pod is worked out beforehand.
 
-    __slots__ = ("_book", "_event", "_is_wildcard", "_label", "_new", "_old", "_waiters")
+    Attributes:
+        answers: what `judge_alike` has found so far, by likeness; good for all pods that the event is not about.
+    """
+
+    __slots__ = ("_book", "_event", "_is_wildcard", "_label", "_new", "_old", "_told", "_waiters", "answers")
 
     def __init__(
         self, book: HintBook, waiters: Mapping[str, tuple[Waiter, ...]], event: ClusterEvent, old: Any, new: Any
@@ -245,6 +251,26 @@ class Inquiry:
         self._is_wildcard = event.is_wildcard
         self._old = old
         self._new = new
+        self._told: frozenset[PodUid] = frozenset(each.uid for each in (old, new) if isinstance(each, Pod))
+        self.answers: dict[bytes, Strategy] = {}
+
+    def judge_alike(self, entry: QueuedPodInfo) -> Strategy:
+        """As `judge`, asking only once for all pods that are alike, as far as the hints allow that."""
+        likeness = entry.likeness()
+        known = self.answers.get(likeness)
+        if known is None or entry.uid in self._told:
+            known = self.judge(entry)
+            if entry.uid not in self._told and self._is_by_likeness(entry):
+                self.answers[likeness] = known
+        return known
+
+    def _is_by_likeness(self, entry: QueuedPodInfo) -> bool:
+        """Whether what `judge` says of a pod holds for all that are like it."""
+        if self._is_wildcard:
+            return False
+        rejectors = entry.rejectors
+        waiters = self._waiters.get(entry.info.pod.spec.scheduler_name, ())
+        return all(waiter.hint is None or waiter.by_likeness for waiter in waiters if waiter.plugin in rejectors)
 
     def judge(self, entry: QueuedPodInfo) -> Strategy:
         """Whether the event is worth another attempt at a pod, as the plugins that rejected it see it."""
@@ -259,7 +285,7 @@ class Inquiry:
             _LOG.error("No queueing hints are known for profile %s of pod %s", entry.profile, entry.key)
             return _AFTER_BACKOFF
         strategy = _SKIP
-        for plugin, _, hint in waiters:
+        for plugin, _, hint, _ in waiters:
             if plugin not in unschedulable and plugin not in pending:
                 continue
             if self._ask(plugin, hint, entry) is _HINT_SKIP:

@@ -69,6 +69,10 @@ class Places:
         """All waiting pods, place by place."""
         return chain(self.active, self.backoff, self.unschedulable)
 
+    def __contains__(self, key: object) -> bool:
+        """Whether the pod of that key waits."""
+        return key in self.active or key in self.backoff or key in self.unschedulable
+
     def get(self, key: PodKey) -> QueuedPodInfo | None:
         """The pod of that key, if it waits."""
         return self.backoff.get(key) or self.unschedulable.get(key) or self.active.get(key)

@@ -122,6 +122,7 @@ class SchedulingQueue:
             self._enter(new, self._pod_update)
             return
         entry.info = new
+        entry.kept_likeness = b""
         self.nominator.update(old, new)
         if self._places.place_of(new.key) is Place.UNSCHEDULABLE:
             self._requeue_after_update(entry, events, old, new.pod)
@@ -191,7 +192,7 @@ class SchedulingQueue:
         finally:
             self.done(entry.uid)
         if self._places.is_poppable(place):
-            self._wake()
+            self.wake()
 
     def activate(self, pods: Iterable[Pod]) -> None:
         """Let pods be tried at once, pause or not; those in flight will return at once, unknown ones are left out."""
@@ -202,7 +203,16 @@ class SchedulingQueue:
             elif pod.uid in self._in_flight:
                 self._in_flight.record(FORCE_ACTIVATE, None, pod)
         if activated:
-            self._wake()
+            self.wake()
+
+    def end_pauses(self, event: ClusterEvent) -> None:
+        """Let all pods that pause be tried at once: what they failed for is no longer so, by *event*."""
+        activated = False
+        for entry in list(self._places.backoff):
+            self._places.backoff.remove(entry.key)
+            activated |= self._places.move_to_active(entry, event.label, from_backoff=True)
+        if activated:
+            self.wake()
 
     # Time
 
@@ -212,7 +222,7 @@ class SchedulingQueue:
         for entry in self._places.backoff.pop_completed():
             activated |= self._places.move_to_active(entry, BACKOFF_COMPLETE, from_backoff=True)
         if activated:
-            self._wake()
+            self.wake()
 
     def flush_unschedulable_leftover(self) -> None:
         """Let those pods be tried that waited too long for an event; to be called every 30 seconds."""
@@ -234,7 +244,12 @@ class SchedulingQueue:
         for uid in self._in_flight.uids():
             self._in_flight.done(uid)
         self.closed = True
-        self._wake()
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell whoever asks for work that there is some."""
+        if self.on_activity is not None:
+            self.on_activity()
 
     # Questions
 
@@ -255,6 +270,10 @@ class SchedulingQueue:
     def in_flight_count(self) -> int:
         """How many pods are being tried."""
         return len(self._in_flight)
+
+    def is_in_flight(self, uid: PodUid) -> bool:
+        """Whether a pod is being tried."""
+        return uid in self._in_flight
 
     def get_pod(self, key: PodKey) -> QueuedPodInfo | None:
         """The pod of that key, if it waits; pods in flight do not."""
@@ -284,7 +303,7 @@ class SchedulingQueue:
             self._places.count_rejectors(entry if self.get_pod(info.key) is stale else stale, -1)
         if activated:
             self.nominator.add(info)
-            self._wake()
+            self.wake()
 
     def _take(self, entry: QueuedPodInfo) -> bool:
         entry.attempts += 1
@@ -316,17 +335,19 @@ class SchedulingQueue:
     def _move(self, candidates: Iterable[QueuedPodInfo], event: ClusterEvent, old: Any, new: Any) -> None:
         poppable = False
         inquiry = self._hints.about(event, old, new)
+        about_a_waiting_pod = any(isinstance(each, Pod) and each.key in self._places for each in (old, new))
+        answers = {} if about_a_waiting_pod else inquiry.answers  # looked up here, since thousands may wait
         for entry in candidates:
             if entry.gating_plugin and not self._may_open_gate(entry, event):
                 continue
-            strategy = inquiry.judge(entry)
+            strategy = answers.get(entry.kept_likeness) or inquiry.judge_alike(entry)
             if strategy is Strategy.SKIP:
                 continue
             self._places.unschedulable.remove(entry.key)
             poppable |= self._places.is_poppable(self._requeue(entry, strategy, event.label))
         self._in_flight.record(event, old, new)
         if poppable:
-            self._wake()
+            self.wake()
 
     def _requeue_after_update(self, entry: QueuedPodInfo, events: Iterable[ClusterEvent], old: Pod, new: Pod) -> None:
         place = Place.UNSCHEDULABLE
@@ -336,7 +357,7 @@ class SchedulingQueue:
                 continue
             place = self._requeue(entry, strategy, event.label)
             if self._places.is_poppable(place):
-                self._wake()
+                self.wake()
                 return
 
     # Rules
@@ -394,7 +415,3 @@ class SchedulingQueue:
         if event == UNSCHEDULABLE_TIMEOUT and self._behaviours.leftover_flush_retries_gated_pods:
             return True
         return self._hints.may_open_gate(entry, event)
-
-    def _wake(self) -> None:
-        if self.on_activity is not None:
-            self.on_activity()

@@ -11,12 +11,13 @@ import socket
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
+from berth.cluster.objects import Kind
 from berth.config.faults import ConfigError
 from berth.config.options import RunOptions
 from berth.config.types import KubeSchedulerConfiguration
 from berth.config.versions import VersionRow
 from berth.framework.features import Features
-from berth.kube.clock import SYSTEM_CLOCK, Backoff, Clock
+from berth.kube.clock import SYSTEM_CLOCK, Backoff, Clock, steady
 from berth.kube.discovery import Discovery, discover
 from berth.kube.dispatcher import Dispatcher
 from berth.kube.errors import ForbiddenError, KubeError, UnauthorizedError
@@ -25,6 +26,7 @@ from berth.kube.leases import ElectionConfig, LeaderElector, LeadershipLostError
 from berth.kube.reflector import Handler, KubeObject, Reflector, Resource
 from berth.kube.session import Api
 from berth.runtime.assembly import Surroundings, build_engine
+from berth.runtime.audit import SelfAudit
 from berth.runtime.binding import ApiBinder, BindingTasks
 from berth.runtime.claims_writer import ApiClaimWriter
 from berth.runtime.decisions import DecisionLoop
@@ -95,6 +97,7 @@ class Process:
     ) -> None:
         self.synced = False
         self._config, self._clock = config, clock
+        self._steady = steady(clock)  # a clock that is set back must not prolong the pauses of pods
         self.started_s = self._wall_s()
         qps, burst = config.client_connection.qps, config.client_connection.burst
         self._dispatcher = Dispatcher(session, qps=qps, burst=burst, clock=clock)
@@ -113,7 +116,7 @@ class Process:
         self._pods = self._informer(session, PODS, PodHandler(self.engine))
         self._nodes = self._informer(session, NODES, NodeHandler(self.engine))
         self._session = session
-        self._others: list[Reflector[Any]] = []
+        self._others: list[tuple[Kind[Any], Reflector[Any]]] = []
         self._metrics = Measured(row, features, registry, stopwatch=clock.monotonic, wall=self._wall_s)
         self._start_fault: StartError | None = None
         self._faulty = asyncio.Event()
@@ -135,10 +138,20 @@ class Process:
             self._engine, self._bindings, self._reporter, self._dispatcher, self._metrics, self._may_bind, clock
         )
         self._decisions = DecisionLoop(
-            self._engine, self._bindings, self._evictions, self._reporter, self._metrics, clock
+            self._engine, self._bindings, self._evictions, self._reporter, self._metrics, self._steady
         )
         self._engine.queue.on_activity = self._decisions.wake
         self._metrics.watch(self._engine)
+        self._audit_period_s = options.self_audit_period.seconds
+        self._audit = SelfAudit(
+            self._engine,
+            self._pods.store,
+            self._nodes.store,
+            lambda: ((kind, informer.store) for kind, informer in self._others),
+            found=self._metrics.audit_found,
+            finished=self._metrics.audited,
+            clock=clock,
+        )
         self._name_absent_plugins()
 
     def engine(self) -> Engine:
@@ -167,7 +180,8 @@ class Process:
             LeadershipLostError: another replica leads now.
         """
         informers = (self._inform(self._pods), self._inform(self._nodes), self._inform_lookups())
-        background = [asyncio.create_task(part) for part in (*others, self._recorder.run(), *informers)]
+        parts = (*others, self._recorder.run(), *informers, *([self._audit_self()] if self._audit_period_s else []))
+        background = [asyncio.create_task(part) for part in parts]
         leading = asyncio.create_task(self._lead())
         ends = [asyncio.create_task(stop.wait()), asyncio.create_task(self._faulty.wait())]
         try:
@@ -219,12 +233,12 @@ class Process:
         for kind in kinds:
             if is_served(kind, discovery):
                 informer = self._informer(self._session, resource_of(kind), ObjectHandler(self.engine, kind))
-                self._others.append(informer)
+                self._others.append((kind, informer))
             else:
                 _log.warning("the API server does not serve %s: rules that rest on it do not apply", kind.name)
         self._discovered.set()
         async with asyncio.TaskGroup() as group:
-            for informer in self._others:
+            for _, informer in self._others:
                 group.create_task(informer.run())
             await asyncio.Event().wait()  # this goes on as long as the process, informers or not
 
@@ -245,16 +259,27 @@ class Process:
         if self.synced:
             return
         self._informing.set()
-        await self._discovered.wait()
-        # Objects that rules rest on come first, so that no pod is judged before they are known.
-        for informer in (*self._others, self._nodes, self._pods):
-            await informer.wait_synced()
+        await self._all_read()
         # What was just read stays for long: a collection that walks over all of it would hold decisions up.
         gc.collect()
         gc.freeze()
         gc.set_threshold(100_000, 50, 100)
         self.synced = True
         _log.info("synced: %d nodes, %d pods", len(self._nodes.store), len(self._pods.store))
+
+    async def _all_read(self) -> None:
+        """Wait until every informer has read what there is.
+
+        Objects that rules rest on come first, so that no pod is judged before they are known.
+        """
+        await self._discovered.wait()
+        for informer in (*(informer for _, informer in self._others), self._nodes, self._pods):
+            await informer.wait_synced()
+
+    async def _audit_self(self) -> None:
+        """See now and then that no event was lost between informers and core, also while another replica leads."""
+        await self._all_read()
+        await self._audit.run(self._audit_period_s)
 
     async def _decide(self) -> None:
         if self._elector is not None:
@@ -324,7 +349,7 @@ class Process:
         )
 
     def _wall_s(self) -> float:
-        return self._clock.wall_ns() / 1e9
+        return self._steady.wall_ns() / 1e9
 
     def _may_bind(self) -> bool:
         return self._elector is None or self._elector.may_still_lead

@@ -168,10 +168,14 @@ class Engine:
             self._nomination_lost(pod)
 
     def node_added(self, node: Node) -> None:
-        """A node appeared."""
+        """A node appeared; pods that found no node at all do not sit out their pauses for the first one."""
         start_s = self._now()
-        if self._set_node(node):
-            self._move(NODE_ADD, None, node, spent_s=self._now() - start_s)
+        is_first = not len(self.cluster.table)
+        if not self._set_node(node):
+            return
+        self._move(NODE_ADD, None, node, spent_s=self._now() - start_s)
+        if is_first:
+            self.queue.end_pauses(NODE_ADD)
 
     def node_updated(self, old: Node, new: Node) -> None:
         """A node changed; *old* is its version before."""

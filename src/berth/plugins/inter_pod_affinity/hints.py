@@ -48,8 +48,10 @@ class AffinityHints:
             else (ClusterEvent(Resource.POD, others),)
         )
         return (
-            *(Registration(event, self._for_pod) for event in pods),
-            Registration(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._for_node),
+            *(Registration(event, self._for_pod, by_likeness=True) for event in pods),
+            Registration(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._for_node, by_likeness=True
+            ),
         )
 
     def _for_pod(self, pod: PodInfo, old: Any, new: Any) -> Hint:

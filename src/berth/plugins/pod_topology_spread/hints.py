@@ -44,8 +44,8 @@ class SpreadHints:
             else (ClusterEvent(Resource.POD, on_nodes | own),)
         )
         return (
-            *(Registration(event, self._for_pod) for event in pods),
-            Registration(ClusterEvent(Resource.NODE, node), self._for_node),
+            *(Registration(event, self._for_pod, by_likeness=True) for event in pods),
+            Registration(ClusterEvent(Resource.NODE, node), self._for_node, by_likeness=True),
         )
 
     def _hard(self, pod: PodInfo) -> tuple[Constraint, ...]:

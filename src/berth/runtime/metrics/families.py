@@ -35,6 +35,12 @@ class SchedulerFamilies:
         self.work = registry.gauge(
             "scheduler_goroutines", "Pieces of work that go on at once, by their kind.", ("operation",), _BETA
         )
+        self.audits = registry.counter("berth_self_audits_total", "Comparisons of what is believed with the informers.")
+        self.audit_differences = registry.counter(
+            "berth_self_audit_differences_total",
+            "Differences between what is believed and the informers, found and mended, by their kind.",
+            ("kind",),
+        )
         self.cache_size = registry.gauge(
             "scheduler_cache_size", "Nodes, pods and assumed pods that the scheduler knows of.", ("type",)
         )

@@ -84,6 +84,14 @@ class SchedulerMetrics:
         """A search for a node ended, found or not; *seconds* are those of filters, scores and PostFilter."""
         self._cycle.algorithm_duration[()].observe(seconds)
 
+    def audited(self) -> None:
+        """A self-audit ended."""
+        self._cycle.audits[()].inc()
+
+    def audit_found(self, kind: str) -> None:
+        """A self-audit found that belief and informer differ."""
+        self._cycle.audit_differences[kind,].inc()
+
     def event_handled(self, event: str, seconds: float) -> None:
         """An event (by its label) has been taken in."""
         self._cycle.event_duration[event,].observe(seconds)
