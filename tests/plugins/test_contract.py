@@ -203,6 +203,20 @@ def test_its_scores_have_the_right_shape_and_range(case: Case) -> None:
             assert all(0 <= score <= 100 for score in raw.tolist())
 
 
+def test_it_makes_the_same_of_raw_scores_that_are_all_0_however_many_they_are(case: Case) -> None:
+    if not isinstance(case.plugin, ScorePlugin) or case.plugin.scope is not Scope.ROW:
+        return
+    if not isinstance(case.plugin, ScoreNormalizer):
+        return
+    for pod in case.every_pod():
+        rows, info, state = rows_of(case.cluster), case.cluster.info(pod), CycleState()
+        if isinstance(case.plugin, PreScorePlugin) and case.plugin.pre_score(state, info, rows) == SKIP:
+            continue
+        [alone] = case.plugin.normalize(state, info, np.zeros(1, dtype=np.int64)).tolist()
+        together = case.plugin.normalize(state, info, np.zeros(len(rows), dtype=np.int64)).tolist()
+        assert together == [alone] * len(rows)
+
+
 def test_its_epoch_is_hashable_and_steady(case: Case) -> None:
     if isinstance(case.plugin, Epochal):
         assert hash(case.plugin.epoch()) == hash(case.plugin.epoch())

@@ -18,6 +18,7 @@ from berth.framework.cycle_state import CycleState
 from berth.framework.events import Action, ClusterEvent, Hint, HintError, Resource
 from berth.framework.plugin_args import InterPodAffinityArgs
 from berth.framework.status import SKIP, SUCCESS, Code, PluginError, Status, unresolvable, unschedulable
+from berth.plugins.inter_pod_affinity.filtering import AFFINITY, EXISTING_ANTI_AFFINITY
 from berth.plugins.inter_pod_affinity.plugin import InterPodAffinity
 
 if TYPE_CHECKING:
@@ -274,19 +275,21 @@ def test_a_what_if_leaves_the_state_that_was_cloned_alone() -> None:
     plugin, info, state, rows = affinity_in(cluster), cluster.info(pod), CycleState(), rows_of(cluster)
     assert plugin.pre_filter(state, info).status == SUCCESS
     before = plugin.filter(state, info, rows).tolist()
-    assert before == [1, 1, 0]
+    assert before == [AFFINITY, AFFINITY, 0]
     twin = state.clone()
     row_a, row_c = (cluster.table.row_of(name) for name in "ac")
     assert row_a is not None
     assert row_c is not None
     plugin.remove_pod(twin, info, cluster.info(wanted), row_c)
-    assert plugin.filter(twin, info, rows).tolist() == [3, 3, 0], "the pod may be the first of its group now"
+    assert plugin.filter(twin, info, rows).tolist() == [EXISTING_ANTI_AFFINITY] * 2 + [0], (
+        "the pod may be the first of its group now"
+    )
     plugin.remove_pod(twin, info, cluster.info(repelling), row_a)
     assert plugin.filter(twin, info, rows).tolist() == [0, 0, 0]
     plugin.add_pod(twin, info, cluster.info(wanted), row_a)
-    assert plugin.filter(twin, info, rows).tolist() == [0, 0, 1]
+    assert plugin.filter(twin, info, rows).tolist() == [0, 0, AFFINITY]
     plugin.add_pod(twin, info, cluster.info(there("c", {}, apart(a_term(key=HOST)))), row_c)
-    assert plugin.filter(twin, info, rows).tolist() == [0, 0, 1]
+    assert plugin.filter(twin, info, rows).tolist() == [0, 0, AFFINITY]
     assert plugin.filter(state, info, rows).tolist() == before
 
 

@@ -316,6 +316,19 @@ def test_a_plugin_that_looks_beyond_a_node_is_asked_in_every_cycle_and_in_its_pl
     assert (early.asked_of(), late.asked_of()) == (ALL, ["n2", "n3"])
 
 
+def test_a_plugin_that_looks_beyond_a_node_is_asked_about_one_that_only_a_later_plugin_has_come_to_reject() -> None:
+    cluster = cluster_of(*ALL)
+    wide = Filter("Wide", cluster, lambda node, _pod: node == "n1", scope=Scope.CLUSTER)
+    search = search_of(cluster, wide, Full(cluster))
+    assert search.feasible() == ["n2", "n3"]
+    assert wide.asked_of() == ALL
+    info = search.assume(a_pod("other"), "n2")
+    assert search.feasible() == ["n3"]
+    assert wide.asked_of() == ALL
+    cluster.forget(info, "n2")
+    assert search.feasible() == ["n2", "n3"]
+
+
 def test_pods_that_only_cluster_wide_plugins_tell_apart_share_what_others_found() -> None:
     cluster = cluster_of(*ALL)
     narrow = Filter("Narrow", cluster, lambda node, _pod: node == "n1", signs=cpu_of)
@@ -450,3 +463,23 @@ def test_rescaling_follows_every_score_that_changes() -> None:
     assert search.totals() == {"n1": 12, "n2": 100, "n3": 50}
     cluster.remove_node("n2")
     assert search.totals() == {"n1": 25, "n3": 100}
+
+
+def test_rescaling_follows_scores_that_were_all_0() -> None:
+    scores = dict.fromkeys(ALL, 0)
+    cluster = cluster_of(*ALL)
+    search = search_of(cluster, NormalizedScore("N", cluster, scores), Full(cluster))
+    for names, score, expected in (
+        (ALL, 0, [0, 0, 0]),
+        (["n2"], 4, [0, 100, 0]),
+        (["n1"], 8, [100, 50, 0]),
+        (["n1", "n2"], 0, [0, 0, 0]),
+    ):
+        scores.update(dict.fromkeys(names, score))
+        for name in names:
+            cluster.set_node(a_node(name, labels={"changed": f"{score}"}))
+        assert search.totals() == dict(zip(ALL, expected, strict=True))
+    scores["n3"] = 1
+    search.assume(a_pod("other"), "n2")
+    cluster.set_node(a_node("n3", labels={"changed": ""}))
+    assert search.totals() == {"n1": 0, "n3": 100}

@@ -265,7 +265,10 @@ class ScoreNormalizer(Plugin, Protocol):
     """Rescales the raw scores of all nodes that fit."""
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Scores) -> Scores:
-        """int64, shape (n,), 0..100.  *scores* may be written to."""
+        """int64, shape (n,), 0..100.  *scores* may be written to.
+
+        Where all raw scores of a plugin of scope ROW are 0, each must become the same, however many they are.
+        """
 
 
 @runtime_checkable

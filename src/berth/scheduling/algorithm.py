@@ -21,6 +21,7 @@ from berth.framework.profile import Profile
 from berth.framework.run import PreFilterOutcome, run_pre_filter
 from berth.framework.status import Code, Status
 from berth.framework.what_if import Guests, Trial
+from berth.scheduling.cluster_wide import Answers
 from berth.scheduling.diagnosis import (
     FitError,
     RejectedNodes,
@@ -33,7 +34,7 @@ from berth.scheduling.observer import CycleObserver, NoCycleObserver, Steps
 from berth.scheduling.sampling import Sampler, num_feasible_nodes_to_find
 from berth.scheduling.scoring import Scored, Scoring
 from berth.scheduling.selection import select
-from berth.scheduling.verdicts import FEASIBLE, CycleError, Verdicts, judge, placed_filters, position_of
+from berth.scheduling.verdicts import FEASIBLE, CycleError, Verdicts, judge, placed_filters
 from berth.scheduling.what_if import Promised, Questioner, promised_among, promised_rows
 
 NominatedPods = Callable[[str], Sequence[PodInfo]]
@@ -69,11 +70,11 @@ Outcome = Found | FitError | NoNodes
 class _Search:
     """Which rows fit, and what was found about the others.
 
-    `verdicts` covers the rows named in `rows`, or, where that is None, the table by row.
+    `verdicts` gives the verdicts about the rows named in `rows`, or, where that is None, about the table by row.
     """
 
     feasible: Rows
-    verdicts: Verdicts
+    verdicts: Callable[[], Verdicts]
     rows: Rows | None = None
     kept: Kept | None = None
 
@@ -211,51 +212,35 @@ class Algorithm:
             rows = np.array(sorted(row for row in found if row is not None), dtype=np.intp)
             verdicts = judge(self._filters, state, pod, rows)
             self._apply_nominations(state, pod, rows, verdicts)
-            return _Search(rows[verdicts == FEASIBLE], verdicts, rows)
+            return _Search(rows[verdicts == FEASIBLE], lambda: verdicts, rows)
         return self._search_all(state, pod)
 
     def _search_all(self, state: CycleState, pod: PodInfo) -> _Search:
         kept = self._classes.refreshed(state, pod)
-        whole = kept.verdicts
-        if self._classes.cluster_filters:
-            whole = self._judge_cluster_wide(whole, state, pod)
+        answers = Answers(kept, self._table)
+        for placed in self._classes.cluster_filters:
+            if placed[1].name not in state.skip_filter:
+                answers.ask(placed, state, pod)
+        wanted = self._wanted(len(self._table))
+        if wanted is None and not self._nominated_nodes():
+            return _Search(answers.feasible, answers.verdicts, kept=kept)
+        whole = answers.verdicts()
         if self._nominated_nodes():
             rows = self._table.live_rows()
             verdicts = whole[rows]
             self._apply_nominations(state, pod, rows, verdicts, kept)
             whole = whole.copy()
             whole[rows] = verdicts
-        wanted = self._wanted(len(self._table))
         if wanted is not None:
             order = np.array(self._table.zones.rows(), dtype=np.intp)
             whole = self._sampler.cut(order, whole, wanted)
-        feasible = kept.feasible() if whole is kept.verdicts else np.flatnonzero(whole == FEASIBLE)
-        return _Search(feasible, whole, kept=kept)
+        return _Search(np.flatnonzero(whole == FEASIBLE), lambda: whole, kept=kept)
 
     def _wanted(self, num_nodes: int) -> int | None:
         if not self._percentage:
             return None
         wanted = num_feasible_nodes_to_find(num_nodes, self._percentage)
         return wanted if wanted < num_nodes else None
-
-    def _judge_cluster_wide(self, whole: Verdicts, state: CycleState, pod: PodInfo) -> Verdicts:
-        """The verdicts once the filters that look beyond a node have been asked, each in its place."""
-        asked = [placed for placed in self._classes.cluster_filters if placed[1].name not in state.skip_filter]
-        if not asked:
-            return whole
-        merged = whole
-        for placed in asked:
-            rows = self._table.live_rows()
-            before = merged[rows]
-            if np.count_nonzero(before):
-                # A node that an earlier plugin rejected is not asked about; one that a later plugin rejected is.
-                rows = rows[(before == FEASIBLE) | (position_of(before) > placed[0])]
-            verdicts = judge((placed,), state, pod, rows)
-            rejected = verdicts.nonzero()[0]
-            if len(rejected):
-                merged = whole.copy() if merged is whole else merged
-                merged[rows[rejected]] = verdicts[rejected]
-        return merged
 
     def _preferred(self, state: CycleState, pod: PodInfo) -> _Search | None:
         """The one node that the pod was promised, if it fits there; other nodes are then not looked at."""
@@ -269,7 +254,7 @@ class Algorithm:
             self._apply_nominations(state, pod, rows, verdicts)
         except CycleError:
             return None  # the search over all nodes meets the same fault and reports it
-        return _Search(rows, verdicts, rows) if verdicts[0] == FEASIBLE else None
+        return _Search(rows, lambda: verdicts, rows) if verdicts[0] == FEASIBLE else None
 
     def _apply_nominations(
         self, state: CycleState, pod: PodInfo, rows: Rows, verdicts: Verdicts, kept: Kept | None = None
@@ -335,7 +320,7 @@ class Algorithm:
 
     def _rejected(self, search: _Search, narrowed: PreFilterOutcome) -> RejectedNodes:
         rows = self._table.live_rows() if search.rows is None else search.rows
-        verdicts = search.verdicts[rows] if search.rows is None else search.verdicts
+        verdicts = search.verdicts()[rows] if search.rows is None else search.verdicts()
         if narrowed.node_names is None:
             return RejectedNodes(self.profile, self._table, rows, verdicts)
         narrowing = narrowed.rejectors

@@ -13,14 +13,14 @@ from typing import Final
 import numpy as np
 
 from berth.cluster.changelog import Mark
-from berth.cluster.columns import Amounts, Rows, grown
+from berth.cluster.columns import Amounts, Mask, Rows, grown
 from berth.cluster.nodes import NodeTable
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import Epochal, FilterPlugin, Scope, ScorePlugin, SignPlugin
 from berth.framework.profile import Profile
 from berth.framework.run import FAULTS, fault_text
-from berth.scheduling.verdicts import FEASIBLE, NO_NODE, CycleError, Placed, Verdicts, judge, placed_filters
+from berth.scheduling.verdicts import FEASIBLE, NO_NODE, SHIFT, CycleError, Placed, Verdicts, judge, placed_filters
 
 _CLASSES: Final = 64  # how many kinds of pods are remembered; at 5000 nodes each takes a quarter of a megabyte
 
@@ -41,6 +41,7 @@ class Kept:
         self.scores: KeptScores | None = None
         self.promised: dict[int, tuple[Sequence[PodInfo], int]] = {}
         self._feasible: Rows | None = None
+        self._last_rejector: int | None = None
         self._mark: Mark | None = None
         self._epochs: Hashable = None
 
@@ -49,6 +50,12 @@ class Kept:
         if self._feasible is None:
             self._feasible = np.flatnonzero(self.verdicts == FEASIBLE)
         return self._feasible
+
+    def last_rejector(self) -> int:
+        """The last position among those of the filters that rejected some row; less than 1 if none did."""
+        if self._last_rejector is None:
+            self._last_rejector = int(self.verdicts.max(initial=FEASIBLE)) >> SHIFT
+        return self._last_rejector
 
     def refresh(
         self, table: NodeTable, filters: tuple[Placed, ...], epochs: Hashable, state: CycleState, pod: PodInfo
@@ -77,12 +84,14 @@ class Kept:
         rows = changed if all_live else changed[live]
         verdicts = judge(filters, state, pod, rows)
         self._make_room(len(table.live))
-        fitted = self.verdicts[changed] == FEASIBLE
+        before = self.verdicts[changed]
         if not all_live:
             self.verdicts[changed[~live]] = NO_NODE
         self.verdicts[rows] = verdicts
-        if np.count_nonzero(fitted != (self.verdicts[changed] == FEASIBLE)):
-            self._feasible = None
+        if np.count_nonzero(before != self.verdicts[changed]):
+            self._last_rejector = None
+            if np.count_nonzero((before == FEASIBLE) != (self.verdicts[changed] == FEASIBLE)):
+                self._feasible = None
         self.stale = np.union1d(self.stale, changed) if len(self.stale) else changed
 
     def _start_over(self, table: NodeTable, filters: tuple[Placed, ...], state: CycleState, pod: PodInfo) -> None:
@@ -93,7 +102,7 @@ class Kept:
         self.verdicts[rows] = verdicts
         self.stale = rows
         self.scores = None
-        self._feasible = None
+        self._feasible = self._last_rejector = None
 
     def _make_room(self, capacity: int) -> None:
         before = len(self.verdicts)
@@ -108,18 +117,22 @@ class KeptScores:
     Attributes:
         sat_out: those of them that had nothing to say; whether they do may depend on more than the kind of pod.
         raw: int64, shape (row scorers, capacity): raw scores of the rows that fit.
+        blank: bool, shape (row scorers,): whose raw scores have all been 0 so far.
         fixed: int64, shape (capacity,): the weighted sum of those raw scores that are not rescaled.
         rows: the rows that ``rescaled`` and ``totals`` are about, as the very array.
-        rescaled: score plugin -> int64, shape (len(rows),): its scores, rescaled and weighted.
+        rescaled: score plugin -> int64, shape (len(rows),): its scores, rescaled and weighted, unless it is blank.
+        levels: score plugin that is blank -> int64, shape (1,): what it gives every row, rescaled and weighted.
         totals: int64, shape (len(rows),): the sum of all; None if it has to be made anew.
     """
 
     def __init__(self, sat_out: frozenset[str], scorers: int, capacity: int) -> None:
         self.sat_out = sat_out
         self.raw: Amounts = np.zeros((scorers, capacity), dtype=np.int64)
+        self.blank: Mask = np.ones(scorers, dtype=np.bool_)
         self.fixed: Amounts = np.zeros(capacity, dtype=np.int64)
         self.rows: Rows | None = None
         self.rescaled: dict[str, Amounts] = {}
+        self.levels: dict[str, Amounts] = {}
         self.totals: Amounts | None = None
 
     def turn_to(self, rows: Rows) -> None:

@@ -111,9 +111,7 @@ class Scoring:
             totals = take(scores.fixed, rows).copy()
             for scorer in scorers:
                 if scorer.normalizer is not None and scorer.kept_in is not None:
-                    if scorer.plugin.name not in scores.rescaled:
-                        scores.rescaled[scorer.plugin.name] = _part(scorer, scores, state, pod, rows)
-                    totals += scores.rescaled[scorer.plugin.name]
+                    totals += _rescaled(scorer, scores, state, pod, rows)
             scores.totals = totals
         totals = scores.totals
         for scorer in scorers:
@@ -163,6 +161,7 @@ def _rescore_one(
                 raise _out_of_range(scorer.plugin, raw)
             fixed += raw * scorer.weight
         elif scores.raw[scorer.kept_in, row] != raw:
+            scores.blank[scorer.kept_in] &= raw == 0
             scores.rescaled.pop(scorer.plugin.name, None)
             scores.totals = None
         scores.raw[scorer.kept_in, row] = raw
@@ -183,9 +182,22 @@ def _rescore(scorer: _Scorer, scores: KeptScores, state: CycleState, pod: PodInf
         return raw * scorer.weight
     if np.count_nonzero(kept[rows] != raw):
         kept[rows] = raw
+        scores.blank[scorer.kept_in] &= np.count_nonzero(raw) == 0
         scores.rescaled.pop(scorer.plugin.name, None)
         scores.totals = None
     return 0
+
+
+def _rescaled(scorer: _Scorer, scores: KeptScores, state: CycleState, pod: PodInfo, rows: Rows) -> Amounts:
+    """int64, shape (len(rows),) or (1,): what a scorer whose raw scores are kept adds to the totals."""
+    name = scorer.plugin.name
+    if scores.blank[scorer.kept_in]:
+        if name not in scores.levels:
+            scores.levels[name] = _weighted(scorer, state, pod, np.zeros(1, dtype=np.int64))
+        return scores.levels[name]
+    if name not in scores.rescaled:
+        scores.rescaled[name] = _part(scorer, scores, state, pod, rows)
+    return scores.rescaled[name]
 
 
 def _part(scorer: _Scorer, scores: KeptScores | None, state: CycleState, pod: PodInfo, rows: Rows) -> Amounts:

@@ -57,7 +57,7 @@ def judge(filters: Sequence[Placed], state: CycleState, pod: PodInfo, rows: Rows
     for position, plugin in filters:
         if plugin.name in state.skip_filter:
             continue
-        codes = _ask(plugin, state, pod, left)
+        codes = ask(plugin, state, pod, left)
         if not np.count_nonzero(codes):
             continue
         rejected = codes.nonzero()[0]
@@ -71,7 +71,12 @@ def judge(filters: Sequence[Placed], state: CycleState, pod: PodInfo, rows: Rows
     return verdicts
 
 
-def _ask(plugin: FilterPlugin, state: CycleState, pod: PodInfo, rows: Rows) -> NDArray[np.int16]:
+def ask(plugin: FilterPlugin, state: CycleState, pod: PodInfo, rows: Rows) -> NDArray[np.int16]:
+    """int16, shape (len(rows),): the plugin's own codes.
+
+    Raises:
+        CycleError: it could not answer.
+    """
     try:
         return plugin.filter(state, pod, rows)
     except FAULTS as fault:

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from berth.api.pod_affinity import TermKind
 from berth.api.selectors import NOTHING, Selector
@@ -25,9 +26,10 @@ from berth.framework.interface import Rejections
 from berth.plugins.inter_pod_affinity.domains import ABSENT, domain_sums, moved
 from berth.plugins.inter_pod_affinity.namespaces import Namespaces
 
-AFFINITY: Final = 1
+# Where a node breaks several rules, the highest is given.
+EXISTING_ANTI_AFFINITY: Final = 1
 ANTI_AFFINITY: Final = 2
-EXISTING_ANTI_AFFINITY: Final = 3
+AFFINITY: Final = 3
 
 _Own = tuple[str, PodSelection]  # a term of the waiting pod: its topology key, and the pods that it selects
 _Sums = dict[str, Amounts]  # topology key -> int64, by code of the label's column
@@ -122,13 +124,24 @@ def _both(one: PodSelection, other: PodSelection) -> PodSelection:
 
 def judge_rows(state: RequiredState, pod: PodInfo, rows: Rows, table: NodeTable) -> Rejections:
     """int16, shape (len(rows),): the first rule that a node breaks, else 0."""
-    found: Rejections = np.zeros(len(rows), dtype=np.int16)
-    for sums, code in ((state.repelling, EXISTING_ANTI_AFFINITY), (state.apart, ANTI_AFFINITY)):
-        for key, by_domain in sums.items():
-            found[(by_domain > 0).take(table.label(key).codes_of(rows))] = code
+    found = np.zeros(len(rows), dtype=np.int8)
+    for key in {**state.repelling, **state.apart}:
+        # Settled by domain before it is looked up by node: the passes over all nodes are most of what a cycle costs.
+        broken = _broken(state.repelling.get(key), state.apart.get(key))
+        np.maximum(found, broken.take(table.label(key).codes_of(rows)), out=found)
     if state.required:
         found[~_near_enough(state, pod, rows, table)] = AFFINITY
-    return found
+    return found.astype(np.int16)
+
+
+def _broken(repelling: Amounts | None, apart: Amounts | None) -> NDArray[np.int8]:
+    """int8, by domain: which of the two rules that keep pods apart is broken there."""
+    by_rule = [
+        (sums > 0).view(np.int8) * np.int8(code)
+        for sums, code in ((repelling, EXISTING_ANTI_AFFINITY), (apart, ANTI_AFFINITY))
+        if sums is not None
+    ]
+    return reduce(np.maximum, by_rule)
 
 
 def _near_enough(state: RequiredState, pod: PodInfo, rows: Rows, table: NodeTable) -> Mask:
