@@ -77,6 +77,18 @@ def confirm(search: Search) -> None:
     search.cluster.add_pod(pod)
 
 
+def confirm_with(**labels: str) -> Callable[[Search], None]:
+    """The API server shows a placement, with labels that it added to the pod; the node is of zone z."""
+
+    def act(search: Search) -> None:
+        search.cluster.set_node(a_node("n2", labels={"zone": "z"}))
+        pod = search.assume(a_pod("other"), "n2").pod
+        search.feasible()
+        search.cluster.add_pod(with_metadata(pod, labels={**pod.metadata.labels, **labels}))
+
+    return act
+
+
 def after_a_bound_pod_is_known(change: Callable[[Pod], Pod]) -> Callable[[Search], None]:
     def act(search: Search) -> None:
         pod = a_pod("other", on="n2", cpu="1")
@@ -120,6 +132,12 @@ CHANGES: dict[str, tuple[Callable[[Search], object], list[str], list[str]]] = {
     "a node comes back to its pod": (revive_ghost, ["n2"], ["n1", "n3"]),
     "a pod comes before its node": (lambda s: s.cluster.add_pod(a_pod("other", on="n9")), [], ALL),
     "a placement is confirmed": (confirm, ["n2"], ["n1", "n3"]),
+    "a placement is confirmed with labels of its node": (confirm_with(zone="z"), ["n2"], ["n1", "n3"]),
+    "a placement is confirmed with labels unlike those of its node": (
+        confirm_with(zone="y"),
+        ["n2", "n2"],
+        ["n1", "n3"],
+    ),
     "a bound pod changes its labels": (
         after_a_bound_pod_is_known(lambda pod: with_metadata(pod, labels={"a": "b"})),
         ["n2", "n2"],

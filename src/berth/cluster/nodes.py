@@ -290,7 +290,7 @@ class NodeTable:
                 return False
             if before.host_ports != info.host_ports:
                 return False
-        if not same_spec or _marks(before) != _marks(info):
+        if not same_spec or self._looks_other(row, before, info):
             self._log.touch(row)
         self._pods[row][info.uid] = info
         self._pods_log.touch(row)
@@ -314,6 +314,19 @@ class NodeTable:
         finally:
             self._log.rewind(mark)
             self._pods_log.rewind(pods_mark)
+
+    def _looks_other(self, row: int, before: PodInfo, info: PodInfo) -> bool:
+        """Whether rules can tell two versions of a pod on *row* apart, besides their spec.
+
+        Labels that repeat those of the node tell nothing, and the API server adds such ones to every pod that it binds.
+        """
+        one, other = before.pod.metadata, info.pod.metadata
+        if (one.deletion_timestamp is None) != (other.deletion_timestamp is None):
+            return True
+        if one.labels == other.labels:
+            return False
+        node = self._nodes[row]
+        return bool((one.labels.items() ^ other.labels.items()) - (node.metadata.labels.items() if node else set()))
 
     def _swap_volumes(self, row: int, before: PodInfo, info: PodInfo) -> None:
         if before.volumes:
@@ -393,12 +406,6 @@ class NodeTable:
         self.carried_terms.grow(self._capacity)
         for column in self._labels.values():
             column.grow(self._capacity)
-
-
-def _marks(info: PodInfo) -> tuple[Labels, bool]:
-    """What others can tell a pod by, besides its spec: its labels, and whether it is going away."""
-    metadata = info.pod.metadata
-    return metadata.labels, metadata.deletion_timestamp is not None
 
 
 def _shape(node: Node) -> tuple[Labels, tuple[Taint, ...]]:

@@ -40,7 +40,9 @@ MIN_NODE_SCORE = 0
 class Scope(enum.Enum):
     """What a plugin's verdict about a node depends on, besides the pod."""
 
-    ROW = enum.auto()  # that node, its pods (spec, labels, whether they go away) and `epoch`: kept until one changes
+    # That node, its pods (spec, labels that do not repeat the node's, whether they go away) and `epoch`: kept until one
+    # of these changes.
+    ROW = enum.auto()
     CLUSTER = enum.auto()  # other nodes, pods elsewhere or anything else: judged anew in every cycle
 
 
