@@ -5,6 +5,7 @@ What a scheduler that already runs misses is in `test_deploy_running.py`.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -82,7 +83,12 @@ def test_the_rights_suffice_and_every_one_is_used(deployed: Deployed, scene: Sce
         scene.bound("device", "asking")
         pod_with_left_over_claim(scene, "again")
         scene.until("what was left over is gone", lambda: "left-over" not in claims(scene))
-    assert scrape(running, deployed.token("scraper", "default")).startswith("# HELP")
+    scraped = scrape(running, deployed.token("scraper", "default"))
+    posted = re.search(
+        r'^rest_client_requests_total\{code="201",host="127.0.0.1:\d+",method="POST"\} (\S+)', scraped, re.MULTILINE
+    )
+    assert posted is not None
+    assert float(posted[1]) > 50, "at least a binding and an event for each pod"
     scene.until("the leader is told", lambda: leader_events(scene, running))
     assert running.process.terminate() == 0
     assert scene.api.get(running.lease)["spec"]["holderIdentity"] == ""

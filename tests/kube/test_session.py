@@ -204,6 +204,47 @@ async def test_a_401_is_answered_with_new_credentials_once() -> None:
     assert [seen.headers["Authorization"] for seen in server.seen] == ["Bearer one", "Bearer two"]
 
 
+class Heard:
+    """Writes down what it hears of requests, without the times."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, int | None]] = []
+
+    def request_finished(self, method: str, host: str, code: int | None, seconds: float) -> None:
+        assert seconds >= 0
+        self.requests.append((method, host, code))
+
+
+async def test_an_observer_hears_how_every_request_ended() -> None:
+    heard = Heard()
+    async with talking(OK, Answer(404), OK, Answer(410)) as (server, session):
+        session.observe(heard)
+        await session.request("GET", "/x")
+        with pytest.raises(NotFoundError):
+            await session.request("GET", "/x")
+        async with session.stream("/x", idle_timeout_s=5):
+            pass
+        with pytest.raises(GoneError):
+            async with session.stream("/x", idle_timeout_s=5):
+                pass
+        host = server.url.removeprefix("http://")
+    assert heard.requests == [("GET", host, 200), ("GET", host, 404), ("GET", host, 200), ("GET", host, 410)]
+    async with ApiSession(keeper_for(server.url)) as session:
+        session.observe(heard)
+        with pytest.raises(TransportError):
+            await session.request("POST", "/x", b"{}")
+    assert heard.requests[4:] == [("POST", host, None)]
+
+
+async def test_both_attempts_of_a_request_that_had_to_be_repeated_are_heard_of() -> None:
+    server, heard = FakeServer(), Heard()
+    server.on("GET", "/x", Answer(401), OK)
+    async with server.running(), ApiSession(a_keeper(server.url, "Bearer one", "Bearer two")) as session:
+        session.observe(heard)
+        await session.request("GET", "/x")
+    assert [code for _, _, code in heard.requests] == [401, 200]
+
+
 async def test_a_401_after_a_renewal_is_final() -> None:
     server = FakeServer()
     server.on("GET", "/x", status_answer(401))

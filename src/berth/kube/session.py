@@ -12,6 +12,7 @@ import functools
 import logging
 import os
 import platform
+import time
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
@@ -37,7 +38,7 @@ from berth.kube.transport import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Callable
 
     from berth.kube.credentials import CredentialKeeper, Credentials
 
@@ -49,6 +50,7 @@ __all__ = [
     "Api",
     "ApiSession",
     "MakeTransport",
+    "RequestObserver",
     "cheapest_transport",
     "default_user_agent",
 ]
@@ -90,6 +92,11 @@ def _usable_proxy(proxy: str) -> str | None:
     return proxy or None
 
 
+def _host_of(server: str) -> str:
+    """``name:port`` of a base URL, without the user that it may name."""
+    return URL(server).raw_authority.rpartition("@")[2]
+
+
 class Api(Protocol):
     """What the rest of this package needs of a session; see `ApiSession` for the meaning."""
 
@@ -109,6 +116,13 @@ class Api(Protocol):
     def stream(self, path: str, *, idle_timeout_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Open a streaming GET."""
         ...
+
+
+class RequestObserver(Protocol):
+    """Hears how requests ended, for metrics; must not raise."""
+
+    def request_finished(self, method: str, host: str, code: int | None, seconds: float) -> None:
+        """A request to *host* (``name:port``) was answered with *code*, or with None was not answered."""
 
 
 class _Pool:
@@ -200,8 +214,10 @@ class ApiSession:
         self._user_agent = user_agent or default_user_agent()
         self._timeout_s = timeout_s
         self._make_transport = cheapest_transport()
+        self._observer: RequestObserver | None = None
         self._server_override = server.rstrip("/")
         self._base = self._server_override or keeper.current.server.rstrip("/")
+        self._host = _host_of(self._base)
         self._used = keeper.current
         self._pool = _Pool(self._base, keeper.current, self._user_agent, self._make_transport)
         self._retiring: set[asyncio.Task[None]] = set()
@@ -217,6 +233,10 @@ class ApiSession:
     def server(self) -> str:
         """Base URL of the API server, without a trailing slash."""
         return self._base
+
+    def observe(self, observer: RequestObserver) -> None:
+        """Tell *observer* of every request from now on; of a stream, how it was opened."""
+        self._observer = observer
 
     async def close(self) -> None:
         """Close all connections; streams end with a `TransportError`."""
@@ -252,10 +272,16 @@ class ApiSession:
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
 
-        def exchange() -> Awaitable[Answer]:
-            return self._pool.requests.exchange(
-                method, path, body, content_type=content_type, accept=accept, timeout_s=limit_s
-            )
+        async def exchange() -> Answer:
+            began_s, code = time.monotonic(), None
+            try:
+                answer = await self._pool.requests.exchange(
+                    method, path, body, content_type=content_type, accept=accept, timeout_s=limit_s
+                )
+                code = answer.status
+                return answer
+            finally:
+                self._tell(method, code, began_s)
 
         generation = self._keeper.generation
         answer = await exchange()
@@ -295,6 +321,7 @@ class ApiSession:
 
     async def _open_stream(self, pool: _Pool, path: str, idle_timeout_s: float) -> aiohttp.ClientResponse:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_timeout_s)
+        began_s, code = time.monotonic(), None
         try:
             answer = await pool.http.request(
                 "GET",
@@ -303,12 +330,19 @@ class ApiSession:
                 read_bufsize=_STREAM_BUFFER_BYTES,
                 **pool.options,
             )
+            code = answer.status
             if answer.status < FIRST_ERROR_STATUS:
                 return answer
             async with answer:
                 raise error_from_response(answer.status, await answer.read(), answer.headers.get("Retry-After"))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise aiohttp_failure("GET", path, error) from error
+        finally:
+            self._tell("GET", code, began_s)
+
+    def _tell(self, method: str, code: int | None, began_s: float) -> None:
+        if self._observer is not None:
+            self._observer.request_finished(method, self._host, code, time.monotonic() - began_s)
 
     def _renewed(self, credentials: Credentials) -> None:
         """Take over new credentials: a new token at once, new certificates on new connections."""
@@ -319,7 +353,7 @@ class ApiSession:
         base = self._server_override or credentials.server.rstrip("/")
         fresh = _Pool(base, credentials, self._user_agent, self._make_transport)  # raises before anything has changed
         retired, self._pool = self._pool, fresh
-        self._base, self._used = base, credentials
+        self._base, self._host, self._used = base, _host_of(base), credentials
         task = asyncio.get_running_loop().create_task(self._retire(retired))
         self._retiring.add(task)
         task.add_done_callback(self._retiring.discard)

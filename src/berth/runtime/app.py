@@ -70,6 +70,8 @@ async def run(options: RunOptions, log: LogControl) -> int:
         async with ApiSession(keeper, server=options.master) as election_session:
             registry = _registry(options)
             process = Process(options, rules.config, rules.row, rules.features, registry, session, election_session)
+            for each in (session, election_session):
+                each.observe(process.client_metrics)
             endpoints = await _serve(options, rules, registry, process, stop, (source, keeper), log)
             background = [keeper.run(), *([endpoints.run()] if endpoints is not None else [])]
             try:

@@ -46,6 +46,7 @@ from berth.runtime.informers import (
 )
 from berth.runtime.logs import RepeatedWarnings
 from berth.runtime.measuring import Measured
+from berth.runtime.metrics.client import ClientMetrics
 from berth.runtime.metrics.instruments import Registry
 from berth.runtime.objects_writer import ApiObjectWriter
 from berth.runtime.reports import Reporter
@@ -157,6 +158,11 @@ class Process:
     def engine(self) -> Engine:
         """The core."""
         return self._engine
+
+    @property
+    def client_metrics(self) -> ClientMetrics:
+        """Where requests to the API server are counted."""
+        return self._metrics.client
 
     @property
     def election_check(self) -> Check | None:

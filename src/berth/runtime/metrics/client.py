@@ -19,7 +19,7 @@ _LEASE: Final = "kube-scheduler"  # also where the lease has another name, as in
 
 
 class ClientMetrics:
-    """Requests, throttling and leadership."""
+    """Requests and leadership."""
 
     def __init__(self, registry: Registry) -> None:
         self._requests = registry.counter(
@@ -30,12 +30,6 @@ class ClientMetrics:
         self._duration = registry.histogram(
             "rest_client_request_duration_seconds",
             "Time in seconds from sending a request to the end of its answer; of a watch, to its beginning.",
-            buckets.CLIENT,
-            ("verb", "host"),
-        )
-        self._throttling = registry.histogram(
-            "rest_client_rate_limiter_duration_seconds",
-            "Time in seconds that requests waited for our own rate limit.",
             buckets.CLIENT,
             ("verb", "host"),
         )
@@ -50,10 +44,6 @@ class ClientMetrics:
         """A request to *host* (``name:port``) was answered with *code*, or with None was not answered."""
         self._requests[NO_ANSWER if code is None else str(code), method, host].inc()
         self._duration[method, host].observe(seconds)
-
-    def throttled(self, method: str, host: str, seconds: float) -> None:
-        """A request waited for our own rate limit, for 0 seconds if it did not have to."""
-        self._throttling[method, host].observe(seconds)
 
     def leading(self, yes: bool) -> None:
         """Whether this replica leads; to be said once at the start, unless there is no election."""
