@@ -20,6 +20,7 @@ from berth.framework.events import Action, ClusterEvent, Hint, HintError, HintFn
 from berth.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
+    FurtherEvents,
     PermitPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -94,7 +95,12 @@ class HintMap:
 
 
 def build_hint_map(
-    plugins: Iterable[Plugin], behaviours: Behaviours, *, extenders: bool = False, pod_groups: bool = False
+    plugins: Iterable[Plugin],
+    behaviours: Behaviours,
+    *,
+    extenders: bool = False,
+    pod_groups: bool = False,
+    further: bool = True,
 ) -> HintMap:
     """Collect what the plugins of a profile wait for.
 
@@ -105,6 +111,7 @@ def build_hint_map(
         behaviours: how this version of Kubernetes goes about things.
         extenders: whether extenders are configured; they wait for almost anything, too.
         pod_groups: whether pod groups exist (gate GenericWorkload).
+        further: whether plugins are also woken by what the reference overlooks.
 
     Source: k8s pkg/scheduler/scheduler.go, ``buildQueueingHintMap``.
     """
@@ -117,6 +124,8 @@ def build_hint_map(
         else:
             registrations = default_registrations(pod_groups=pod_groups)
         waiters.extend(_waiters_of(plugin.name, registrations, behaviours))
+        if further and isinstance(plugin, FurtherEvents):
+            waiters.extend(_waiters(plugin.name, plugin.further_events()))
     if extenders:
         waiters.extend(_waiters_of(EXTENDER, default_registrations(pod_groups=pod_groups), behaviours))
     return HintMap(waiters)
@@ -131,8 +140,12 @@ def default_registrations(*, pod_groups: bool) -> list[Registration]:
     return [Registration(ClusterEvent(resource, Action.ALL)) for resource in resources]
 
 
+def _waiters(plugin: str, registrations: Iterable[Registration]) -> list[Waiter]:
+    return [Waiter(plugin, each.event, each.hint, each.by_likeness) for each in registrations]
+
+
 def _waiters_of(plugin: str, registrations: Sequence[Registration], behaviours: Behaviours) -> list[Waiter]:
-    waiters = [Waiter(plugin, each.event, each.hint, each.by_likeness) for each in registrations]
+    waiters = _waiters(plugin, registrations)
     node_actions = Action(0)
     for registration in registrations:
         if registration.event.resource == Resource.NODE:
