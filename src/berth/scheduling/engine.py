@@ -79,6 +79,10 @@ class Engine:
         lister: a pod by its key as the API server last showed it; None if it does not.
         settings: how to decide.
         observer: hears of the steps of each cycle, and of events.
+
+    Attributes:
+        on_placement_lost: called when a pod that is on its way to a node is going away or gone: what was promised to it
+            is of use to others, such as the next pod of its name.
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class Engine:
         self._lister = lister
         self._observer, self._now = observer, observer.stopwatch
         self._is_deciding = False
+        self.on_placement_lost: Callable[[PodUid], object] = _nobody_asks
         cluster.assumed_volumes.taken_back = partial(self._taken_back, PERSISTENT_VOLUME)
         cluster.assumed_claims.taken_back = partial(self._taken_back, PERSISTENT_VOLUME_CLAIM)
         cluster.device_claims.taken_back = partial(self._taken_back, RESOURCE_CLAIM)
@@ -466,6 +471,7 @@ class Engine:
             return
         if not self.waiting.reject(uid):
             self.cluster.forget(placed.info, placed.node_name)
+            self.on_placement_lost(uid)
         self._move(ASSIGNED_POD_DELETE, placed.info.pod, None)
 
     def _move(
@@ -481,3 +487,7 @@ class Engine:
         start_s = self._now()
         self.queue.move_all_to_active_or_backoff_queue(event, old, new, pre_check)
         self._observer.event_handled(event.label, spent_s + self._now() - start_s)
+
+
+def _nobody_asks(uid: PodUid) -> None:
+    del uid
