@@ -59,6 +59,10 @@ class DeviceClaims:
         promise = self._promises.get(uid)
         return None if promise is None else promise.claim
 
+    def promises(self) -> list[ResourceClaim]:
+        """The claims whose allocations are being written, each with its allocation."""
+        return [promise.claim for promise in self._promises.values()]
+
     def wrote(self, claim: ResourceClaim) -> bool:
         """Count *claim* as it was written by us, unless it is shown as it was even later; False if it is not shown."""
         if self.assumed.get(claim.metadata.name, claim.metadata.namespace) is None:
