@@ -139,6 +139,13 @@ class ReferenceScene(Scene):
         return self.schedulers[-1]
 
 
+def _in_words(measure: Callable[[Scene], float], scene: Scene) -> str:
+    try:
+        return f"{measure(scene):.3f}"
+    except TimeoutError as too_long:
+        return str(too_long)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Print the figures, on the real API server."""
     parser = argparse.ArgumentParser(prog="promptness")
@@ -159,7 +166,7 @@ def main(words: Sequence[str] | None = None) -> int:
             folder = Path(path, str(number))
             folder.mkdir()
             scene = (ReferenceScene if is_reference else Scene)(cluster, folder)
-            print(f"{what}: {measure(scene):.3f}", flush=True)
+            print(f"{what}: {_in_words(measure, scene)}", flush=True)
             scene.close()
             scene.api.wipe()
     return 0
