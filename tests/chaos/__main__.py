@@ -70,6 +70,8 @@ def _tell(name: str, server: str, seed: int, figures: Figures) -> None:
         f" recovered within {figures.recovered_s:.1f} s, {len(figures.violations)} violations",
         flush=True,
     )
+    for what, took_s in figures.took.items():
+        print(f"    {what}: {took_s:.1f} s")
     for violation in figures.violations:
         print(f"    {violation}")
     if figures.violations:

@@ -67,13 +67,18 @@ def some_pods(chance: random.Random, prefix: str, count: int, *, relying: bool =
 def _pod(chance: random.Random, name: str, number: int) -> JsonObject:
     size = {"cpu": f"{chance.choice((50, 100, 200))}m", "memory": f"{chance.randint(16, 256)}Mi"}
     group = chance.choice("xy")
+    evenly = _spread(f"spread-{group}", honouring=number % 2 == 1)
     wishes: list[dict[str, Any]] = [
         {**size, "host_port": 9000 + chance.randrange(6)},
         {**size, "affinity": required_node_affinity("zone", chance.choice(ZONES))},
         {**size, "tolerations": [{"key": "dedicated", "operator": "Exists"}]},
         {**size, "labels": {"app": f"apart-{group}"}, "affinity": keep_apart_from(f"apart-{group}", HOSTNAME)},
         {**size, "labels": {"app": "near"}, "affinity": _near("near")},
-        {**size, "labels": {"app": f"spread-{group}"}, "topologySpreadConstraints": [_spread(f"spread-{group}")]},
+        {
+            **size,
+            "labels": {"app": f"spread-{group}"},
+            "topologySpreadConstraints": [evenly],
+        },
         {"cpu": "5"} if chance.random() < FOR_LARGE_NODES else size,
         size,
         size,
@@ -85,8 +90,10 @@ def _near(app: str) -> JsonObject:
     return {"podAffinity": {REQUIRED: [affinity_term(app, "zone")]}}
 
 
-def _spread(app: str) -> JsonObject:
+def _spread(app: str, *, honouring: bool) -> JsonObject:
+    policy = {"nodeTaintsPolicy": "Honor"} if honouring else {}
     return {
+        **policy,
         "maxSkew": 1,
         "topologyKey": "zone",
         "whenUnsatisfiable": "DoNotSchedule",

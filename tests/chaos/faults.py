@@ -14,6 +14,10 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STATUS_REASONS = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError", 504: "Timeout"}
 REFUSALS_OF_WRITES = (409, 429, 500)
@@ -99,6 +103,7 @@ class FaultPlan:
     Attributes:
         seed: of all draws.
         rates: for requests and lines to come.
+        special: rates for a verb (``line`` for what watches show) and a resource, in place of `rates`.
         spared: resources to which nothing happens, such as `leases`.
         stalled: resources whose watches deliver nothing, without being cut.
         severed: resources for which every request is cut, such as `leases`.
@@ -109,6 +114,7 @@ class FaultPlan:
 
     seed: int
     rates: Rates = CALM
+    special: Mapping[tuple[str, str], Rates] = field(default_factory=dict)
     spared: frozenset[str] = frozenset()
     stalled: frozenset[str] = frozenset()
     severed: frozenset[str] = frozenset()
@@ -126,7 +132,7 @@ class FaultPlan:
             resource: plural, with the subresource after a slash.
         """
         with self._lock:
-            chance, rates = self._chance(verb, resource), self._rates(resource)
+            chance, rates = self._chance(verb, resource), self._rates(verb, resource)
             if resource.partition("/")[0] in self.severed:
                 return self._fate(Kind.CUT, 0.0, 0)
             if verb in READS and not rates.reads:
@@ -141,7 +147,7 @@ class FaultPlan:
     def of_line(self, resource: str) -> Fate:
         """What happens to the next line of a watch."""
         with self._lock:
-            chance, rates = self._chance("line", resource), self._rates(resource)
+            chance, rates = self._chance("line", resource), self._rates("line", resource)
             kind = _draw(chance, rates, _OF_LINES)
             delay_s = chance.random() * rates.longest_delay_s if chance.random() < rates.delay else 0.0
             return self._fate(kind, delay_s, 0)
@@ -149,7 +155,7 @@ class FaultPlan:
     def heal(self) -> None:
         """No more faults from now on."""
         with self._lock:
-            self.rates, self.isolated = CALM, False
+            self.rates, self.special, self.isolated = CALM, {}, False
             self.stalled = self.severed = frozenset()
             self.last_fault_s = time.monotonic()
 
@@ -159,8 +165,9 @@ class FaultPlan:
             self.counts[kind] += 1
             self.last_fault_s = time.monotonic()
 
-    def _rates(self, resource: str) -> Rates:
-        return CALM if resource.partition("/")[0] in self.spared else self.rates
+    def _rates(self, verb: str, resource: str) -> Rates:
+        ordinary = CALM if resource.partition("/")[0] in self.spared else self.rates
+        return self.special.get((verb, resource), ordinary)
 
     def _chance(self, verb: str, resource: str) -> random.Random:
         if (verb, resource) not in self._chances:

@@ -2,16 +2,18 @@
 
 Figures in which kube-scheduler was seen to be weak: how long pods in a cluster without nodes take no notice of the
 first one, how long a nomination to a deleted node stays, and the CPU that many waiting pods cost while events come that
-are of no use to them; besides, what refused writes do to throughput. `python -m tests.chaos.promptness` prints them.
+are of no use to them; besides, what refused writes do to throughput. `python -m tests.chaos.promptness` prints them,
+and with `--scheduler kube-scheduler` those of the reference.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 from bench.usage import usage_of
 from tests.chaos.clusters import cluster_named
@@ -21,13 +23,17 @@ from tests.integration.objects import a_node, a_pod
 from tests.integration.scene import Scene
 from tests.requeue.steps import allocatable, heartbeat, label
 from tests.support.client import PODS
+from tests.support.controlplane import find_assets
+from tests.support.scheduler import SchedulerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 POLL_S = 0.01
 WAITING = 1000
 EVENTS_PER_S = 20
+KUBERNETES = "1.37"
+REFERENCE_STARTS_S = 4.0
 WRITE_ERRORS = Rates(refuse=0.05, reads=False)
 
 
@@ -68,12 +74,19 @@ def nomination_s(scene: Scene) -> float:
     return seconds_until(lambda: not scene.pod("web")["status"].get("nominatedNodeName"))
 
 
-def waiting_share(scene: Scene, seconds: float) -> float:
-    """The share of a core that waiting pods cost, with events that concern none of them."""
+def waiting_share(scene: Scene, seconds: float, *, own_labels: bool = False) -> float:
+    """The share of a core that waiting pods cost, with events that concern none of them.
+
+    Args:
+        scene: an empty cluster.
+        seconds: for how long events come.
+        own_labels: whether each pod has a label of its own, as those of a StatefulSet do.
+    """
     nodes = [a_node(f"node-{i}", cpu="1") for i in range(10)]
     scene.create(*nodes)
     scheduler = scene.start_scheduler().wait_synced()
-    scene.create(*(a_pod(f"web-{i}", cpu="2") for i in range(WAITING)))
+    labels = [{"pod": str(i)} if own_labels else {} for i in range(WAITING)]
+    scene.create(*(a_pod(f"web-{i}", cpu="2", labels=labels[i]) for i in range(WAITING)))
     scene.unschedulable(f"web-{WAITING - 1}", "0/10 nodes are available: 10 Insufficient cpu.")
     time.sleep(3.0)
     before_s, began_s = usage_of(scheduler.pid).cpu_s, time.monotonic()
@@ -106,23 +119,54 @@ def _drain_s(scene: Scene, count: int, rates: Rates) -> float:
     return took_s
 
 
-def main() -> int:
+class Reference(SchedulerProcess):
+    """kube-scheduler, which does not say when it has read all."""
+
+    def wait_synced(self, deadline_s: float = REFERENCE_STARTS_S) -> Self:
+        time.sleep(deadline_s)
+        return self
+
+
+class ReferenceScene(Scene):
+    """A scene in which kube-scheduler is started."""
+
+    def launch(self, *flags: str, config: Mapping[str, Any] | None) -> SchedulerProcess:
+        assets = find_assets(KUBERNETES)
+        assert assets is not None
+        name = f"reference-{len(self.schedulers)}"
+        command = (str(assets / "kube-scheduler"),)
+        self.schedulers.append(Reference(self.folder, *flags, config=config, name=name, command=command).start())
+        return self.schedulers[-1]
+
+
+def _in_words(measure: Callable[[Scene], float], scene: Scene) -> str:
+    try:
+        return f"{measure(scene):.3f}"
+    except TimeoutError as too_long:
+        return str(too_long)
+
+
+def main(words: Sequence[str] | None = None) -> int:
     """Print the figures, on the real API server."""
+    parser = argparse.ArgumentParser(prog="promptness")
+    parser.add_argument("--scheduler", choices=("berth", "kube-scheduler"), default="berth")
+    is_reference = parser.parse_args(words).scheduler == "kube-scheduler"
     with (
         tempfile.TemporaryDirectory(prefix="berth-prompt-") as path,
-        cluster_named("real", Path(path), "1.37") as cluster,
+        cluster_named("real", Path(path), KUBERNETES) as cluster,
     ):
         measures: dict[str, Callable[[Scene], float]] = {
             "first node noticed after": lambda scene: first_node_s(scene, 6.0),
             "nomination to a deleted node cleared after": nomination_s,
             "share of a core for 1000 waiting pods": lambda scene: waiting_share(scene, 10.0),
+            "the same, with labels of their own": lambda scene: waiting_share(scene, 10.0, own_labels=True),
             "throughput with one write in twenty refused, as a share": lambda scene: share_under_errors(scene, 1000),
         }
         for number, (what, measure) in enumerate(measures.items()):
             folder = Path(path, str(number))
             folder.mkdir()
-            scene = Scene(cluster, folder)
-            print(f"{what}: {measure(scene):.3f}", flush=True)
+            scene = (ReferenceScene if is_reference else Scene)(cluster, folder)
+            print(f"{what}: {_in_words(measure, scene)}", flush=True)
             scene.close()
             scene.api.wipe()
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tests.chaos.selectors import selects, term_matches
+from tests.chaos.selectors import selects, term_matches, untolerated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -79,9 +79,9 @@ def _spread_counts(world: World, pod: JsonObject, constraint: Mapping[str, Any],
 
 
 def _eligible(constraint: Mapping[str, Any], pod: JsonObject, node: JsonObject) -> bool:
-    """Whether a node counts for a constraint; by default where the pod's own wishes let it go."""
-    if constraint.get("nodeTaintsPolicy", "Ignore") != "Ignore":
-        raise NotImplementedError("nodeTaintsPolicy: the oracle knows Ignore only")
+    """Whether a node counts for a constraint; by default where the pod's own wishes let it go, tainted or not."""
+    if constraint.get("nodeTaintsPolicy", "Ignore") == "Honor" and untolerated(pod, node["spec"].get("taints") or []):
+        return False
     if constraint.get("nodeAffinityPolicy", "Honor") == "Ignore":
         return True
     labels, spec = node["metadata"].get("labels", {}), pod["spec"]

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tests.chaos.relations import apart, spread, together
-from tests.chaos.selectors import quantity, term_matches
+from tests.chaos.selectors import quantity, term_matches, untolerated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -70,10 +70,8 @@ def taints(_world: World, pod: JsonObject, node: JsonObject) -> str:
     found = list(node["spec"].get("taints") or [])
     if node["spec"].get("unschedulable"):
         found.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
-    for taint in found:
-        if taint["effect"] in {"NoSchedule", "NoExecute"} and not tolerates(pod, taint):
-            return f"the taint {taint['key']} is not tolerated"
-    return ""
+    bad = untolerated(pod, found)
+    return f"the taint {bad[0]['key']} is not tolerated" if bad else ""
 
 
 def attachments(world: World, pod: JsonObject, node: JsonObject) -> str:
@@ -174,10 +172,6 @@ def host_ports(pod: JsonObject) -> Iterator[tuple[str, str, int]]:
                 yield port.get("hostIP", ""), port.get("protocol", "TCP"), port["hostPort"]
 
 
-def tolerates(pod: JsonObject, taint: Mapping[str, str]) -> bool:
-    return any(_tolerates(each, taint) for each in pod["spec"].get("tolerations") or [])
-
-
 def claims_of(world: World, pod: JsonObject) -> list[JsonObject]:
     """The claims of a pod that exist."""
     namespace = pod["metadata"].get("namespace", "")
@@ -204,16 +198,6 @@ def volumes_of(world: World, pod: JsonObject) -> set[tuple[str, str]]:
 def _amounts(container: Mapping[str, Any]) -> dict[str, Decimal]:
     asked = container.get("resources", {}).get("requests") or {}
     return {name: quantity(amount) for name, amount in asked.items()}
-
-
-def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
-    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
-        return False
-    if toleration.get("key") and toleration["key"] != taint["key"]:
-        return False
-    if toleration.get("operator", "Equal") == "Exists":
-        return True
-    return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")
 
 
 def _overlap(one: str, other: str) -> bool:

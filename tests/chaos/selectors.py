@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from tests.chaos.world import JsonObject
 
@@ -69,3 +69,20 @@ def _compares(operator: str, text: str, bound: str) -> bool:
     except ValueError:
         return False
     return have > limit if operator == "Gt" else have < limit
+
+
+def untolerated(pod: Mapping[str, Any], taints: Iterable[Mapping[str, str]]) -> list[Mapping[str, str]]:
+    """The taints that keep a pod away which it does not tolerate."""
+    tolerations = pod["spec"].get("tolerations") or []
+    keeping = [taint for taint in taints if taint["effect"] in {"NoSchedule", "NoExecute"}]
+    return [taint for taint in keeping if not any(_tolerates(each, taint) for each in tolerations)]
+
+
+def _tolerates(toleration: Mapping[str, str], taint: Mapping[str, str]) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint["effect"]:
+        return False
+    if toleration.get("key") and toleration["key"] != taint["key"]:
+        return False
+    if toleration.get("operator", "Equal") == "Exists":
+        return True
+    return bool(toleration.get("key")) and toleration.get("value", "") == taint.get("value", "")

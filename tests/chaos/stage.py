@@ -7,6 +7,7 @@ import re
 import time
 from contextlib import ExitStack
 from http.client import HTTPException
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.chaos.crowd import some_nodes
@@ -14,6 +15,7 @@ from tests.chaos.faults import FaultPlan
 from tests.chaos.liveness import check_liveness
 from tests.chaos.oracle import Oracle
 from tests.chaos.proxy import ChaosProxy
+from tests.integration.devices import wipe
 from tests.integration.scene import ALONE, FAST, Scene
 from tests.support.client import NODES, PODS, ApiError, object_path
 from tests.support.scheduler import COMMAND, SYNCED, SchedulerError, SchedulerProcess
@@ -40,6 +42,7 @@ class Figures(NamedTuple):
     faults: int
     recovered_s: float
     violations: list[str]
+    took: Mapping[str, float] = MappingProxyType({})
 
 
 class Stage:
@@ -53,6 +56,8 @@ class Stage:
     Attributes:
         chance: for the suite's own draws.
         plan: what befalls the scheduler's requests.
+        broken: what the suite itself saw going wrong.
+        took: how many seconds something took that the suite waited for after a fault.
     """
 
     def __init__(self, cluster: Cluster, folder: Path, seed: int) -> None:
@@ -62,7 +67,8 @@ class Stage:
         self.plan = FaultPlan(seed)
         self.scene = Scene(cluster, folder)
         self.created: dict[str, JsonObject] = {}
-        self.broken: list[str] = []  # what the suite itself saw going wrong
+        self.broken: list[str] = []
+        self.took: dict[str, float] = {}
         self._proxies: list[ChaosProxy] = []
         self._stack = ExitStack()
 
@@ -186,11 +192,13 @@ class Stage:
             faults=sum(proxy.plan.counts.total() for proxy in self._proxies),
             recovered_s=verdict.took_s,
             violations=[*self.oracle.violations, *self.broken],
+            took=self.took,
         )
 
     def clear(self) -> None:
         """Leave nothing for the next suite."""
         self.scene.close()
+        wipe(self.api)
         self.api.wipe()
 
 

@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tests.chaos.contended import devices_under_errors, evictions_fail
 from tests.chaos.crowd import a_large_node, some_nodes, some_pods
 from tests.chaos.faults import CALM, ROUGH, FaultPlan, Rates
 from tests.chaos.stage import Stage, path_of_node, path_of_pod
@@ -154,6 +155,8 @@ SUITES: Mapping[str, Callable[[Stage], None]] = {
         leader_cannot_renew,
         clock_steps,
         nodes_come_back,
+        evictions_fail,
+        devices_under_errors,
     )
 }
 

@@ -58,6 +58,7 @@ def a_user(name: str, claim: str) -> JsonObject:
 
 WEB = {"app": "web"}
 OTHER_ZONE = a_node("other", labels={"zone": "b"})
+TAINTED = a_node("other", labels={"zone": "b"}, taints=[a_taint("dedicated")])
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,26 @@ CASES = {
     ),
     "a node without the label of a spread constraint": Case(
         "spread", a_pod("new", labels=WEB, topologySpreadConstraints=spread_over_zones()), a_node("node")
+    ),
+    "a domain that is tainted counts": Case(
+        "spread",
+        a_pod("new", labels=WEB, topologySpreadConstraints=spread_over_zones()),
+        others={"pods": [on(a_pod("old", labels=WEB))], "nodes": [TAINTED]},
+    ),
+    "a domain that is tainted does not count if taints are honoured": Case(
+        "",
+        a_pod("new", labels=WEB, topologySpreadConstraints=spread_over_zones(nodeTaintsPolicy="Honor")),
+        others={"pods": [on(a_pod("old", labels=WEB))], "nodes": [TAINTED]},
+    ),
+    "a domain whose taint is tolerated counts also if taints are honoured": Case(
+        "spread",
+        a_pod(
+            "new",
+            labels=WEB,
+            topologySpreadConstraints=spread_over_zones(nodeTaintsPolicy="Honor"),
+            tolerations=[{"key": "dedicated", "operator": "Exists"}],
+        ),
+        others={"pods": [on(a_pod("old", labels=WEB))], "nodes": [TAINTED]},
     ),
     "a domain out of the pod's reach does not count": Case(
         "",

@@ -34,7 +34,7 @@ def ask(document: HintDocument) -> list[Answers]:
     pod = world.cluster.info(POD.decode(document.pod))
     built = profiles(document.version, configuration(document.version, document.config), world)
     profile = built[pod.pod.spec.scheduler_name]
-    hint_map = build_hint_map(profile.plugins.values(), own.behaviours)
+    hint_map = build_hint_map(profile.plugins.values(), own.behaviours, further=False)
     return [_ask_about(change, pod, hint_map, own) for change in document.events]
 
 

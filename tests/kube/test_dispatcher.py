@@ -202,17 +202,18 @@ async def test_a_conflict_is_final_where_a_version_was_named() -> None:
     assert len(api.sent) == 1
 
 
-DELETIONS: dict[str, tuple[object, bool]] = {
-    "a pod that is there": ({}, True),
-    "a pod that is gone": (NotFoundError(404), False),
-    "a name that belongs to another pod": (ConflictError(409), False),
+DELETIONS: dict[str, tuple[list[object], bool]] = {
+    "a pod that is there": ([{}], True),
+    "a pod that is gone": ([NotFoundError(404)], False),
+    "a name that belongs to another pod": ([ConflictError(409), {"metadata": {"uid": "u2"}}], False),
+    "a name that belongs to nobody any more": ([ConflictError(409), NotFoundError(404)], False),
 }
 
 
-@pytest.mark.parametrize(("answer", "want"), DELETIONS.values(), ids=DELETIONS.keys())
-def test_deleting(answer: object, want: bool) -> None:
+@pytest.mark.parametrize(("script", "want"), DELETIONS.values(), ids=DELETIONS.keys())
+def test_deleting(script: list[object], want: bool) -> None:
     async def check() -> None:
-        api = ScriptedApi(answers(answer))
+        api = ScriptedApi(answers(*script))
         assert await a_dispatcher(api).delete_pod("ns", "web", "u1") is want
         assert (api.sent[0].method, api.sent[0].path) == ("DELETE", POD)
         assert api.sent[0].body["preconditions"] == {"uid": "u1"}
@@ -225,6 +226,14 @@ async def test_a_deletion_that_is_refused_raises() -> None:
     api = ScriptedApi(answers(ForbiddenError(403)))
     with pytest.raises(ApiError):
         await a_dispatcher(api).delete_pod("ns", "web", "u1")
+
+
+@in_virtual_time
+async def test_a_conflict_over_a_pod_that_is_there_is_no_deletion() -> None:
+    api = ScriptedApi(answers(ConflictError(409), {"metadata": {"uid": "u1"}}))
+    with pytest.raises(ConflictError):
+        await a_dispatcher(api).delete_pod("ns", "web", "u1")
+    assert [sent.method for sent in api.sent] == ["DELETE", "GET"]
 
 
 @in_virtual_time

@@ -220,10 +220,14 @@ def test_a_flush_counts_for_pods_in_flight_if_somebody_waited_long() -> None:
 # -- pods that are alike ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("by_likeness", "calls"), [(True, 2), (False, 4)])
-def test_a_hint_that_goes_by_likeness_is_asked_once_for_all_pods_that_are_alike(by_likeness: bool, calls: int) -> None:
+@pytest.mark.parametrize(
+    ("by_likeness", "by_spec", "calls"), [(True, False, 2), (False, False, 4), (False, True, 1), (True, True, 1)]
+)
+def test_a_hint_that_goes_by_likeness_is_asked_once_for_all_pods_that_are_alike(
+    by_likeness: bool, by_spec: bool, calls: int
+) -> None:
     hint = ScriptedHint()
-    world = make_world(Waiter("foo", NODE_ADD, hint, by_likeness))
+    world = make_world(Waiter("foo", NODE_ADD, hint, by_likeness, by_spec))
     alike = [world.reject(make_pod(f"p{i}"), "foo") for i in range(3)]
     other = world.reject(make_pod("other", labels={"app": "other"}), "foo")
     world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
@@ -238,6 +242,15 @@ def test_pods_that_are_alike_and_were_rejected_by_different_plugins_are_judged_a
     sleeper, woken = world.reject(make_pod("a"), "foo"), world.reject(make_pod("b"), "bar")
     world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
     assert (world.place(sleeper.pod), world.place(woken.pod)) == ("U", "B")
+
+
+def test_where_one_of_those_who_are_asked_reads_labels_pods_of_other_labels_are_judged_apart() -> None:
+    hints = ScriptedHint(Hint.SKIP), ScriptedHint(Hint.SKIP)
+    world = make_world(Waiter("foo", NODE_ADD, hints[0], False, True), Waiter("bar", NODE_ADD, hints[1], True))
+    for name in "ab":
+        world.reject(make_pod(name, labels={"app": name}), "foo", "bar")
+    world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
+    assert [hint.calls for hint in hints] == [2, 2]
 
 
 def test_the_pod_that_an_event_is_about_is_asked_for_itself() -> None:
@@ -266,6 +279,12 @@ def test_a_pod_that_has_changed_is_no_longer_like_the_others() -> None:
     world.update(pods[0], make_pod("a", labels={"app": "x"}))
     world.queue.move_all_to_active_or_backoff_queue(NODE_ADD, None, None)
     assert hint.calls == 1 + 2
+
+
+def test_a_pod_whose_labels_changed_during_an_attempt_is_no_longer_like_what_it_was() -> None:
+    before, other = PodInfo(make_pod()), make_pod(labels={"app": "x"})
+    assert before.template != before.next(other).template == PodInfo(other).template
+    assert before.spec_template == before.next(other).spec_template
 
 
 def test_the_template_leaves_out_names_and_statuses_and_nothing_else() -> None:

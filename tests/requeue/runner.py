@@ -12,6 +12,7 @@ import ssl
 import time
 from typing import TYPE_CHECKING
 
+from tests.integration.devices import CLAIMS
 from tests.integration.scene import ALONE, Scene, condition_of
 from tests.requeue.steps import WEB, Scenario, Step
 from tests.support.client import PODS, ApiError, collection_path, object_path
@@ -64,6 +65,12 @@ class Metrics:
         return nodes, self.total("scheduler_cache_size", 'type="pods"') + self.total("scheduler_pending_pods")
 
 
+def _is_known(pod: JsonObject) -> bool:
+    """Whether a scheduler counts the pod: it has a node, or is its own to schedule."""
+    spec = pod["spec"]
+    return "nodeName" in spec or "schedulerName" not in spec
+
+
 class Stand:
     """A cluster with one scheduler that serves scenario after scenario.
 
@@ -111,8 +118,12 @@ class Stand:
         for obj in scenario.world:
             self._create(obj)
         nodes = sum(obj["kind"] == "Node" for obj in scenario.world)
-        pods = sum(obj["kind"] == "Pod" for obj in scenario.world)
+        pods = sum(obj["kind"] == "Pod" and _is_known(obj) for obj in scenario.world)
         self._until("the world is known", lambda: self.metrics.known() == (nodes, pods))
+        for step in scenario.before:
+            step.do(self.api)
+        if scenario.before:
+            self._be_quiet()
         self._create(scenario.pod)
 
         def told() -> bool:
@@ -165,6 +176,8 @@ class Stand:
             except ApiError as refused:
                 if refused.reason != "NotFound":
                     raise
+        if any(obj["kind"] == "ResourceClaim" for obj in created):
+            self.api.wipe([CLAIMS])  # they are protected while somebody may use them
         self._until("the cluster is empty", lambda: self.metrics.known() == (0, 0))
 
     def _create(self, obj: JsonObject) -> None:

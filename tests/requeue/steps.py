@@ -34,6 +34,7 @@ class Scenario:
         pod: the pod, by the name of `WEB`.
         because: a part of what it is told.
         world: what is there before it.
+        before: done with the world before the pod comes.
         must_not: done one after the other first; none may have it tried.
         wakes: done then; the pod is bound by it.
         binds: whether that is so, or there is only another attempt, because somebody else would have to act first.
@@ -43,6 +44,7 @@ class Scenario:
     pod: JsonObject
     because: str
     world: Sequence[JsonObject] = field(default_factory=tuple)
+    before: Sequence[Step] = field(default_factory=tuple)
     must_not: Sequence[Step] = field(default_factory=tuple)
     wakes: Sequence[Step] = field(default_factory=tuple)
     binds: bool = True

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from tests.builders import a_cluster, a_node
 from tests.framework.fakes import Answer, profile_of, said
 from tests.kube.scripted_api import ScriptedApi
@@ -190,6 +191,17 @@ class Shell:
         """Show no more of a pod."""
         del self.shown[pod.key]
         self.engine.pod_deleted(pod)
+
+    def mark(self, pod: Pod) -> None:
+        """Show a pod marked for deletion."""
+        marked = msgspec.structs.replace(
+            pod,
+            metadata=msgspec.structs.replace(
+                pod.metadata, deletion_timestamp="2030-01-01T00:00:00Z", resource_version="later"
+            ),
+        )
+        self.shown[pod.key] = marked
+        self.engine.pod_updated(pod, marked)
 
     def placed(self, pod: Pod) -> Bind:
         """The placement of a new pod, which must be the next decision."""

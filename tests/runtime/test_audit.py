@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 from tests.builders import a_node, a_pod
+from tests.devices import a_device_claim, a_result, an_allocation
 from tests.kube.virtual_time import in_virtual_time, loop_clock
 from tests.scheduling.worlds import World, a_world
 
@@ -77,6 +78,12 @@ RENAMED = replace(BOUND, metadata=replace(BOUND.metadata, labels={"app": "x"}, r
 RELABELLED = replace(WAITING, metadata=replace(WAITING.metadata, labels={"app": "x"}, resource_version="2"))
 ON_N1 = replace(WAITING, spec=replace(WAITING.spec, node_name="n1"))
 
+
+def promised_a_node(desk: Desk, pod: Pod) -> None:
+    desk.world.listed[pod.key] = pod
+    desk.world.queue.nominator.add(desk.world.cluster.info(pod))
+
+
 # what was lost; what the audit finds; a question that is answered with yes afterwards
 LOSSES: dict[str, tuple[Callable[[Desk], Any], str, Callable[[Desk], bool]]] = {
     "the coming of a node": (lambda d: d.hold(N1), "node", lambda d: d.world.cluster.table.row_of("n1") is not None),
@@ -100,6 +107,16 @@ LOSSES: dict[str, tuple[Callable[[Desk], Any], str, Callable[[Desk], bool]]] = {
     ),
     "the end of a bound pod": (lambda d: d.tell(BOUND), "pod_gone", lambda d: d.world.place(BOUND) == ""),
     "the end of a waiting pod": (lambda d: d.tell(WAITING), "pod_not_waiting", lambda d: d.world.place(WAITING) == ""),
+    "the end of a pod on its way": (
+        lambda d: d.world.cluster.assume(d.world.cluster.info(WAITING).on("n1"), "n1"),
+        "pod_gone",
+        lambda d: d.world.cluster.counts()["pods"] == 0,
+    ),
+    "the end of a pod that was promised a node": (
+        lambda d: promised_a_node(d, a_pod("hopeful", nominated="n1")),
+        "nomination",
+        lambda d: len(d.world.queue.nominator) == 0,
+    ),
     "the coming of another object": (
         lambda d: d.namespaces.update({("", "team"): TEAM}),
         "object",
@@ -132,7 +149,17 @@ async def test_it_finds_and_mends(
 
 
 def test_every_kind_of_difference_is_known() -> None:
-    assert {kind for _, kind, _ in LOSSES.values()} == set(DIFFERENCES)
+    assert {kind for _, kind, _ in LOSSES.values()} | {"promise"} == set(DIFFERENCES)
+
+
+async def test_devices_promised_to_nobody_are_taken_back_the_second_time_they_are_seen() -> None:
+    desk = Desk()
+    claims = desk.world.cluster.device_claims
+    claims.promise(a_device_claim(allocation=an_allocation(a_result("gpu-0"))))
+    audit = desk.audit()
+    assert [await audit.look() for _ in range(3)] == [0, 1, 0]
+    assert desk.found == {"promise": 1}
+    assert claims.promises() == []
 
 
 async def test_a_pod_that_was_bound_unnoticed_waits_no_longer() -> None:

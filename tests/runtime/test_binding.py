@@ -165,6 +165,31 @@ async def test_a_pod_that_is_gone_meanwhile_is_told_of_and_not_kept() -> None:
     assert sum(shell.engine.queue.counts().values()) == 0
 
 
+class Endless(Step):
+    """Prepares for as long as nobody stops it."""
+
+    async def pre_bind(self, state: object, pod: object, node_name: str) -> Status:
+        del state, pod, node_name
+        await asyncio.sleep(1000)
+        return Status()
+
+
+@pytest.mark.parametrize("is_marked_only", [False, True])
+@in_virtual_time
+async def test_what_is_prepared_for_a_pod_that_is_gone_is_given_up_at_once(is_marked_only: bool) -> None:
+    shell = a_shell(Endless())
+    bind = shell.placed(a_pod())
+    shell.bindings.start(bind)
+    await asyncio.sleep(1)
+    if is_marked_only:
+        shell.mark(bind.queued.pod)
+    else:
+        shell.delete(bind.queued.pod)
+    await asyncio.wait_for(shell.bindings.finish(), timeout=1)
+    assert "the pod is gone, or about to go" in shell.last_note
+    assert shell.engine.cluster.placed(bind.info.uid) is None
+
+
 @in_virtual_time
 async def test_a_pod_that_was_made_anew_meanwhile_hears_nothing_of_the_old_one() -> None:
     shell = a_shell(Step(bind=error("binder")))

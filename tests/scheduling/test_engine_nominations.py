@@ -178,3 +178,38 @@ def test_who_waits_behind_a_promise_that_only_we_know_of_returns_when_the_pod_is
     world.rejected(high("second"))
     world.delete(pod)
     assert "AssignedPodDelete" in world.labels()
+
+
+# -- what happens while victims are told to go ------------------------------------------------------------------------
+
+
+def test_a_node_that_comes_while_victims_are_told_to_go_is_used_at_once_and_not_after_them() -> None:
+    world = world_of("n1")
+    world.add(low("a", "n1"))
+    evict = preempting(world, high())
+    world.now_s += 60  # it has no pause left
+    world.set_node(a_node("n2", cpu="1"))
+    assert world.next() is None  # but is held back
+    world.engine.eviction_ended(evict, ok=True)
+    assert world.bound().node_name == "n2"
+
+
+def test_a_promised_node_that_goes_while_victims_are_told_to_go_is_given_up_after_that() -> None:
+    world = world_of("n1", "n2")
+    world.add(low("a", "n1"), low("b", "n2", 5))
+    evict = preempting(world, high())
+    world.remove_node("n1")
+    assert isinstance(world.next(), GiveUp)
+    assert world.next() is None
+    world.engine.eviction_ended(evict, ok=True)
+    assert world.reported().nominated_node_name == "n2"
+
+
+def test_who_loses_a_promise_to_a_more_important_pod_is_tried_elsewhere_at_once() -> None:
+    world = world_of("n1", "n2")
+    world.add(low("a", "n1"), low("b", "n2", 5))
+    middle = a_pod("middle", priority=7, cpu="1")
+    world.engine.eviction_ended(preempting(world, middle), ok=True)
+    assert preempting(world, high()).eviction.node_name == "n1"
+    report = world.reported()
+    assert (report.pod.metadata.name, report.nominated_node_name) == ("middle", "n2")

@@ -27,12 +27,17 @@ class AssumeCache(Generic[K]):
     Args:
         objects: what the API server showed.
         kind: the kind.
+
+    Attributes:
+        taken_back: called after an assumption was taken back, with the object as it was assumed and as it is shown, or
+            None if it is gone: nothing that the API server shows tells those of it who were in its way.
     """
 
     def __init__(self, objects: Objects, kind: Kind[K]) -> None:
         self._objects, self._kind = objects, kind
         self._assumed: dict[_Key, K] = {}
         self._listeners: list[Callable[[Any, Any], None]] = []
+        self.taken_back: Callable[[Any, Any], None] = _nobody_asks
         objects.listen(kind, self._shown)
 
     def get(self, name: str, namespace: str = "") -> K | None:
@@ -68,7 +73,9 @@ class AssumeCache(Generic[K]):
         key = _key(changed)
         if self._assumed.get(key) is changed:
             del self._assumed[key]
-            self._tell(changed, self._objects.get(self._kind, key[1], key[0]))
+            shown = self._objects.get(self._kind, key[1], key[0])
+            self._tell(changed, shown)
+            self.taken_back(changed, shown)
 
     def listen(self, change: Callable[[K | None, K | None], None]) -> None:
         """Call *change* after an object changed, really or by assumption; None before it came and after it went."""
@@ -88,6 +95,10 @@ class AssumeCache(Generic[K]):
     def _tell(self, old: K | None, new: K | None) -> None:
         for listener in self._listeners:
             listener(old, new)
+
+
+def _nobody_asks(assumed: Any, shown: Any) -> None:
+    del assumed, shown
 
 
 def is_older(version: str, than: str) -> bool:

@@ -34,6 +34,8 @@ class DeviceClaims:
 
     Attributes:
         assumed: the claims without the promises: as written last by us, or else as shown.
+        taken_back: called after a promise has ended, with the claim as it was promised and as it is without that, or
+            None if it is gone: nothing that the API server shows may come after it.
     """
 
     def __init__(self, objects: Objects) -> None:
@@ -41,6 +43,7 @@ class DeviceClaims:
         self._special: dict[str, ResourceClaim] = {}
         self._promises: dict[str, _Promise] = {}
         self._listeners: list[ClaimChange] = []
+        self.taken_back: ClaimChange = _nobody_asks
         self.assumed.listen(self._changed)
 
     def get(self, name: str, namespace: str) -> ResourceClaim | None:
@@ -55,6 +58,10 @@ class DeviceClaims:
         """The claim with the allocation that is being written; None if none is."""
         promise = self._promises.get(uid)
         return None if promise is None else promise.claim
+
+    def promises(self) -> list[ResourceClaim]:
+        """The claims whose allocations are being written, each with its allocation."""
+        return [promise.claim for promise in self._promises.values()]
 
     def wrote(self, claim: ResourceClaim) -> bool:
         """Count *claim* as it was written by us, unless it is shown as it was even later; False if it is not shown."""
@@ -83,7 +90,9 @@ class DeviceClaims:
             promise.sharers -= 1
             return False
         del self._promises[uid]
-        self._tell(promise.claim, self._known(promise.claim))
+        known = self._known(promise.claim)
+        self._tell(promise.claim, known)
+        self.taken_back(promise.claim, known)
         return True
 
     def follow(self, change: ClaimChange) -> None:
@@ -123,6 +132,10 @@ class DeviceClaims:
     def _tell(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         for listener in self._listeners:
             listener(old, new)
+
+
+def _nobody_asks(promised: ResourceClaim | None, known: ResourceClaim | None) -> None:
+    del promised, known
 
 
 def _specially_for(claim: ResourceClaim | None) -> str:

@@ -82,8 +82,12 @@ class PodInfo:
         Volumes are left out: that of the service account has a name of its own in each pod.
         """
         meta = self.pod.metadata
-        spec = msgspec.structs.replace(self.pod.spec, volumes=())
-        return _encode((meta.namespace, meta.labels, meta.owner_references, spec))
+        return _encode((meta.namespace, meta.labels, meta.owner_references, self.spec_template))
+
+    @cached_property
+    def spec_template(self) -> bytes:
+        """Equal for pods with the same spec; volumes are left out as in `template`."""
+        return _encode(msgspec.structs.replace(self.pod.spec, volumes=()))
 
     @cached_property
     def uid(self) -> PodUid:
@@ -113,6 +117,7 @@ class PodInfo:
         if pod.spec == self.pod.spec and not may_hold_more(pod) and not may_hold_more(self.pod):
             twin.__dict__.update({name: known for name, known in self.__dict__.items() if name != "pod"})
             twin.__dict__.pop("likeness", None)
+            twin.__dict__.pop("template", None)
             if pod.metadata.labels != self.pod.metadata.labels:
                 twin.__dict__.pop("label_set", None)
         return twin

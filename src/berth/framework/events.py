@@ -158,8 +158,11 @@ class Registration:
         by_likeness: whether the hint reads of the pod only its namespace, labels, owners and spec without volumes,
             unless the event is about that very pod. One answer then holds for all pods that are alike, however many
             of them wait.
+        by_spec: whether it reads even less, the spec without volumes only: pods that have labels of their own, as those
+            of a StatefulSet do, may then be alike.
     """
 
     event: ClusterEvent
     hint: HintFn | None = None
     by_likeness: bool = False
+    by_spec: bool = False

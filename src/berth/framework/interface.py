@@ -93,6 +93,14 @@ class EnqueueExtensions(Plugin, Protocol):
         """The events; asked once, when the profile is built."""
 
 
+@runtime_checkable
+class FurtherEvents(Plugin, Protocol):
+    """Says which events are worth another attempt that the reference overlooks, so that no pod waits in vain."""
+
+    def further_events(self) -> Sequence[Registration]:
+        """The events, besides those of `EnqueueExtensions`; asked once, when the profile is built."""
+
+
 class PreFilterResult(NamedTuple):
     """What PreFilter found.
 

@@ -56,6 +56,14 @@ class PatchOutcome:
     error: KubeError | None = None
 
 
+class _Metadata(msgspec.Struct):
+    uid: str = ""
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
 @dataclass(slots=True, eq=False)
 class _Patch:
     """A status patch that has not been sent yet."""
@@ -163,16 +171,27 @@ class Dispatcher:
         """Delete this very pod, with its own grace period; False when it is gone already.
 
         Raises:
-            ApiError: the server refuses.
+            ApiError: the server refuses, or does not say whether this pod is there.
             TransportError: the server cannot be reached.
         """
         body = msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}})
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         try:
             await self.write("DELETE", path, body)
-        except (NotFoundError, ConflictError):  # a conflict: the name belongs to another pod by now
+        except NotFoundError:
+            return False
+        except ConflictError:  # the name belongs to another pod by now, or somebody else wrote at the same moment
+            if await self._is_there(path, uid):
+                raise
             return False
         return True
+
+    async def _is_there(self, path: str, uid: str) -> bool:
+        try:
+            found = _decode_object(await self._session.request("GET", path))
+        except NotFoundError:
+            return False
+        return found.metadata.uid == uid
 
     async def write(
         self, method: str, path: str, body: bytes | None, *, content_type: str = JSON, retry_conflict: bool = False
@@ -261,5 +280,6 @@ def _drop_waiting(lane: _Lane) -> None:
         lane.waiting = None
 
 
+_decode_object = msgspec.json.Decoder(_Object).decode
 _WRITTEN = PatchOutcome(PatchResult.WRITTEN)
 _NO_EFFECT = PatchOutcome(PatchResult.NO_EFFECT)

@@ -72,7 +72,7 @@ class NodeAffinity:
     def events_to_register(self) -> Sequence[Registration]:
         """Nodes that come or change their labels."""
         event = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
-        return (Registration(event, self._hint_for_node, by_likeness=True),)
+        return (Registration(event, self._hint_for_node, by_spec=True),)
 
     def sign(self, pod: PodInfo) -> Hashable:
         """The node selector and the node affinity."""

@@ -60,7 +60,7 @@ class NodePorts:
     def events_to_register(self) -> Sequence[Registration]:
         """Pods that go away, and new nodes."""
         return (
-            Registration(ClusterEvent(self._assigned_pod, Action.DELETE), _hint_for_deleted_pod, by_likeness=True),
+            Registration(ClusterEvent(self._assigned_pod, Action.DELETE), _hint_for_deleted_pod, by_spec=True),
             Registration(NODE_ADD),
         )
 

@@ -44,7 +44,7 @@ class NodeUnschedulable:
         """Nodes that come or are uncordoned, and new tolerations of the pod."""
         node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
         return (
-            Registration(node, self._hint_for_node, by_likeness=True),
+            Registration(node, self._hint_for_node, by_spec=True),
             Registration(ClusterEvent(self._own_pod, Action.UPDATE_POD_TOLERATION), self._hint_for_toleration),
         )
 

@@ -46,7 +46,7 @@ class TaintToleration:
         """Nodes that come or lose taints, and new tolerations of the pod."""
         node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
         return (
-            Registration(node, self._hint_for_node, by_likeness=True),
+            Registration(node, self._hint_for_node, by_spec=True),
             Registration(ClusterEvent(self._own_pod, Action.UPDATE_POD_TOLERATION), self._hint_for_toleration),
         )
 

@@ -43,6 +43,7 @@ class QueuedPodInfo:
         was_flushed_from_unschedulable: whether it came back only because it had waited long.
         flushed_at_s: when that was last tried, wall clock; None for never.
         kept_likeness: see `likeness`; empty until somebody asks, and emptied with every change of what it rests on.
+        kept_likeness_of_spec: the same for `likeness_of_spec`.
     """
 
     info: PodInfo
@@ -59,14 +60,28 @@ class QueuedPodInfo:
     was_flushed_from_unschedulable: bool = False
     flushed_at_s: float | None = None
     kept_likeness: bytes = b""
+    kept_likeness_of_spec: bytes = b""
+
+    def forget_likeness(self) -> None:
+        """What likeness rests on has changed."""
+        self.kept_likeness = self.kept_likeness_of_spec = b""
 
     def likeness(self) -> bytes:
         """Equal for pods that are alike and were rejected by the same plugins, so that the same events help them."""
         if not self.kept_likeness:
-            rejectors = (*sorted(self.unschedulable_plugins), "", *sorted(self.pending_plugins))
-            whole = b"\0".join((*(name.encode() for name in rejectors), self.info.template))
-            self.kept_likeness = blake2b(whole, digest_size=16).digest()  # compared for thousands of pods at a time
+            self.kept_likeness = self._digest(self.info.template)
         return self.kept_likeness
+
+    def likeness_of_spec(self) -> bytes:
+        """Equal for more pods: those whose specs are alike, whatever else they are."""
+        if not self.kept_likeness_of_spec:
+            self.kept_likeness_of_spec = self._digest(b"", self.info.spec_template)
+        return self.kept_likeness_of_spec
+
+    def _digest(self, *parts: bytes) -> bytes:
+        rejectors = (*sorted(self.unschedulable_plugins), "", *sorted(self.pending_plugins))
+        whole = b"\0".join((*(name.encode() for name in rejectors), *parts))
+        return blake2b(whole, digest_size=16).digest()  # compared for thousands of pods at a time
 
     @property
     def pod(self) -> Pod:

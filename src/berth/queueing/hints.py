@@ -20,6 +20,7 @@ from berth.framework.events import Action, ClusterEvent, Hint, HintError, HintFn
 from berth.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
+    FurtherEvents,
     PermitPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
@@ -75,6 +76,10 @@ class Waiter(NamedTuple):
     event: ClusterEvent
     hint: HintFn | None
     by_likeness: bool = False
+    by_spec: bool = False
+
+
+_NOT_SHARED: Final = Waiter("", ClusterEvent(Resource.WILDCARD, Action.ALL), None)
 
 
 class HintMap:
@@ -94,7 +99,12 @@ class HintMap:
 
 
 def build_hint_map(
-    plugins: Iterable[Plugin], behaviours: Behaviours, *, extenders: bool = False, pod_groups: bool = False
+    plugins: Iterable[Plugin],
+    behaviours: Behaviours,
+    *,
+    extenders: bool = False,
+    pod_groups: bool = False,
+    further: bool = True,
 ) -> HintMap:
     """Collect what the plugins of a profile wait for.
 
@@ -105,6 +115,7 @@ def build_hint_map(
         behaviours: how this version of Kubernetes goes about things.
         extenders: whether extenders are configured; they wait for almost anything, too.
         pod_groups: whether pod groups exist (gate GenericWorkload).
+        further: whether plugins are also woken by what the reference overlooks.
 
     Source: k8s pkg/scheduler/scheduler.go, ``buildQueueingHintMap``.
     """
@@ -117,6 +128,8 @@ def build_hint_map(
         else:
             registrations = default_registrations(pod_groups=pod_groups)
         waiters.extend(_waiters_of(plugin.name, registrations, behaviours))
+        if further and isinstance(plugin, FurtherEvents):
+            waiters.extend(_waiters(plugin.name, plugin.further_events()))
     if extenders:
         waiters.extend(_waiters_of(EXTENDER, default_registrations(pod_groups=pod_groups), behaviours))
     return HintMap(waiters)
@@ -131,8 +144,12 @@ def default_registrations(*, pod_groups: bool) -> list[Registration]:
     return [Registration(ClusterEvent(resource, Action.ALL)) for resource in resources]
 
 
+def _waiters(plugin: str, registrations: Iterable[Registration]) -> list[Waiter]:
+    return [Waiter(plugin, each.event, each.hint, each.by_likeness, each.by_spec) for each in registrations]
+
+
 def _waiters_of(plugin: str, registrations: Sequence[Registration], behaviours: Behaviours) -> list[Waiter]:
-    waiters = [Waiter(plugin, each.event, each.hint, each.by_likeness) for each in registrations]
+    waiters = _waiters(plugin, registrations)
     node_actions = Action(0)
     for registration in registrations:
         if registration.event.resource == Resource.NODE:
@@ -256,21 +273,26 @@ class Inquiry:
 
     def judge_alike(self, entry: QueuedPodInfo) -> Strategy:
         """As `judge`, asking only once for all pods that are alike, as far as the hints allow that."""
-        likeness = entry.likeness()
-        known = self.answers.get(likeness)
-        if known is None or entry.uid in self._told:
+        narrow, wide = entry.likeness(), entry.likeness_of_spec()
+        if entry.uid in self._told:
+            return self.judge(entry)
+        known = self.answers.get(narrow) or self.answers.get(wide)
+        if known is None:
             known = self.judge(entry)
-            if entry.uid not in self._told and self._is_by_likeness(entry):
-                self.answers[likeness] = known
+            asked = self._asked(entry)
+            if all(waiter.by_spec for waiter in asked):
+                self.answers[wide] = known
+            elif all(waiter.by_likeness or waiter.by_spec for waiter in asked):
+                self.answers[narrow] = known
         return known
 
-    def _is_by_likeness(self, entry: QueuedPodInfo) -> bool:
-        """Whether what `judge` says of a pod holds for all that are like it."""
+    def _asked(self, entry: QueuedPodInfo) -> list[Waiter]:
+        """Those hints that `judge` asks about a pod; one that cannot be shared where something else decides."""
         if self._is_wildcard:
-            return False
+            return [_NOT_SHARED]
         rejectors = entry.rejectors
         waiters = self._waiters.get(entry.info.pod.spec.scheduler_name, ())
-        return all(waiter.hint is None or waiter.by_likeness for waiter in waiters if waiter.plugin in rejectors)
+        return [waiter for waiter in waiters if waiter.hint is not None and waiter.plugin in rejectors]
 
     def judge(self, entry: QueuedPodInfo) -> Strategy:
         """Whether the event is worth another attempt at a pod, as the plugins that rejected it see it."""
@@ -285,7 +307,7 @@ class Inquiry:
             _LOG.error("No queueing hints are known for profile %s of pod %s", entry.profile, entry.key)
             return _AFTER_BACKOFF
         strategy = _SKIP
-        for plugin, _, hint, _ in waiters:
+        for plugin, _, hint, _, _ in waiters:
             if plugin not in unschedulable and plugin not in pending:
                 continue
             if self._ask(plugin, hint, entry) is _HINT_SKIP:

@@ -87,6 +87,10 @@ class Nominator:
         """The nodes that some pod hopes for."""
         return self._on_node.keys()
 
+    def pods(self) -> list[PodInfo]:
+        """All pods that hope for a node, node by node."""
+        return [info for on_node in self._on_node.values() for info in on_node.values()]
+
     def pods_on(self, node_name: str) -> list[PodInfo]:
         """The pods that hope for a node, in the order of their nominations; also those in flight."""
         return list(self._on_node.get(NodeName(node_name), {}).values())

@@ -122,7 +122,7 @@ class SchedulingQueue:
             self._enter(new, self._pod_update)
             return
         entry.info = new
-        entry.kept_likeness = b""
+        entry.forget_likeness()
         self.nominator.update(old, new)
         if self._places.place_of(new.key) is Place.UNSCHEDULABLE:
             self._requeue_after_update(entry, events, old, new.pod)
@@ -340,7 +340,11 @@ class SchedulingQueue:
         for entry in candidates:
             if entry.gating_plugin and not self._may_open_gate(entry, event):
                 continue
-            strategy = answers.get(entry.kept_likeness) or inquiry.judge_alike(entry)
+            strategy = (
+                answers.get(entry.kept_likeness_of_spec)
+                or answers.get(entry.kept_likeness)
+                or inquiry.judge_alike(entry)
+            )
             if strategy is Strategy.SKIP:
                 continue
             self._places.unschedulable.remove(entry.key)

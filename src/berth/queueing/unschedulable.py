@@ -67,7 +67,7 @@ class UnschedulablePods:
 
     def put(self, entry: QueuedPodInfo) -> bool:
         """Let a pod wait, or note that its rejectors or its gate changed; True if it was not here before."""
-        entry.kept_likeness = b""
+        entry.forget_likeness()
         known = self._slots.get(entry.key)
         if known is None:
             self._arrivals += 1

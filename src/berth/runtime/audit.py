@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -33,7 +34,11 @@ _AT_ONCE: Final = 500  # objects that are compared before others get the loop
 NODE, NODE_GONE = "node", "node_gone"
 POD, POD_GONE, POD_LOST, POD_NOT_WAITING = "pod", "pod_gone", "pod_lost", "pod_not_waiting"
 OBJECT, OBJECT_GONE = "object", "object_gone"
-DIFFERENCES: Final = (NODE, NODE_GONE, POD, POD_GONE, POD_LOST, POD_NOT_WAITING, OBJECT, OBJECT_GONE)
+NOMINATION, PROMISE = "nomination", "promise"
+DIFFERENCES: Final = (
+    *(NODE, NODE_GONE, POD, POD_GONE, POD_LOST, POD_NOT_WAITING, OBJECT, OBJECT_GONE),
+    *(NOMINATION, PROMISE),
+)
 
 
 class SelfAudit:
@@ -62,6 +67,7 @@ class SelfAudit:
     ) -> None:
         self._engine, self._pods, self._nodes, self._others = engine, pods, nodes, others
         self._found, self._finished, self._clock = found, finished, clock
+        self._idle_promises: set[str] = set()  # uids of claims that were promised although nobody was on his way
         self._hopeless: dict[tuple[str, Key], str] = {}  # what could not be mended -> the version for which it is so
 
     async def run(self, period_s: float) -> None:
@@ -93,6 +99,9 @@ class SelfAudit:
             yield self._pod_gone(uid)
         for entry in list(self._engine.queue.entries()):
             yield self._not_waiting(entry.pod)
+        for info in self._engine.queue.nominator.pods():
+            yield self._nomination(info.pod)
+        yield from self._promises()
         for kind, store in self._others():
             yield from self._objects(kind, store)
 
@@ -181,12 +190,12 @@ class SelfAudit:
     def _pod_gone(self, uid: Any) -> bool:
         """A pod that takes room is there; one that is on its way may not be known to have arrived yet."""
         placed = self._engine.cluster.placed(uid)
-        if placed is None or placed.assumed:
+        if placed is None or self._engine.waiting.get(uid) is not None:
             return False
         pod = placed.info.pod
         key = (pod.metadata.namespace, pod.metadata.name)
         held = self._pods.get(key)
-        if held is not None and held.uid == uid and held.spec.node_name:
+        if held is not None and held.uid == uid and (held.spec.node_name or placed.assumed):
             return False
 
         def mend() -> bool:
@@ -210,6 +219,32 @@ class SelfAudit:
             return queue.get_pod(pod.key) is None
 
         return self._differs(POD_NOT_WAITING, key, pod.metadata.resource_version, mend)
+
+    # -- promises ---------------------------------------------------------------------------------------------------
+
+    def _nomination(self, pod: Pod) -> bool:
+        """A pod that was promised a node is there, and has none."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        held = self._pods.get(key)
+        nominator = self._engine.queue.nominator
+        if nominator.node_of(pod.uid) is None or (held is not None and held.uid == pod.uid and not held.spec.node_name):
+            return False
+
+        def mend() -> bool:
+            nominator.delete(pod.uid)
+            return nominator.node_of(pod.uid) is None
+
+        return self._differs(NOMINATION, key, pod.metadata.resource_version, mend)
+
+    def _promises(self) -> Iterator[bool]:
+        """Devices are promised to pods that are on their way; where nobody has been since the last audit, to none."""
+        claims, assumed = self._engine.cluster.device_claims, self._engine.cluster.counts()["assumed_pods"]
+        idle = {} if assumed else {claim.metadata.uid: claim for claim in claims.promises()}
+        for uid in idle.keys() & self._idle_promises:
+            meta = idle[uid].metadata
+            key = (meta.namespace, meta.name)
+            yield self._differs(PROMISE, key, meta.resource_version, partial(claims.withdraw, uid, for_all=True))
+        self._idle_promises = set(idle)
 
     # -- other objects ----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from berth.api.durations import Duration
@@ -110,6 +111,7 @@ class BindingTasks:
         self._crowd = Crowd(on_settled)
         self._preparing: dict[PodUid, _Preparing] = {}
         self._resting = 0
+        engine.on_placement_lost = partial(self.give_up, why="the pod is gone, or about to go")
 
     def __len__(self) -> int:
         """How many placements are under way."""

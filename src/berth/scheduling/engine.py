@@ -9,6 +9,7 @@ Source: k8s pkg/scheduler/eventhandlers.go and schedule_one.go.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from berth.api.node import Node
 from berth.api.pod import Pod
 from berth.api.quantity import QuantityError
 from berth.cluster.cache import CacheError, Cluster
+from berth.cluster.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, RESOURCE_CLAIM
 from berth.cluster.objects import K, Kind
 from berth.cluster.pods import PodInfo
 from berth.framework.events import (
@@ -77,6 +79,10 @@ class Engine:
         lister: a pod by its key as the API server last showed it; None if it does not.
         settings: how to decide.
         observer: hears of the steps of each cycle, and of events.
+
+    Attributes:
+        on_placement_lost: called when a pod that is on its way to a node is going away or gone: what was promised to it
+            is of use to others, such as the next pod of its name.
     """
 
     def __init__(
@@ -98,6 +104,11 @@ class Engine:
         self._features = features
         self._lister = lister
         self._observer, self._now = observer, observer.stopwatch
+        self._is_deciding = False
+        self.on_placement_lost: Callable[[PodUid], object] = _nobody_asks
+        cluster.assumed_volumes.taken_back = partial(self._taken_back, PERSISTENT_VOLUME)
+        cluster.assumed_claims.taken_back = partial(self._taken_back, PERSISTENT_VOLUME_CLAIM)
+        cluster.device_claims.taken_back = partial(self._taken_back, RESOURCE_CLAIM)
         unassigned = Resource(features.behaviours.unscheduled_pod_event_resource)
         self._unassigned_added = ClusterEvent(unassigned, Action.ADD).label
         self._unassigned_updated = ClusterEvent(unassigned, Action.UPDATE).label
@@ -224,6 +235,12 @@ class Engine:
         if kind.event_resource:
             self._move(ClusterEvent(kind.event_resource, action), old, new, spent_s=self._now() - start_s)
 
+    def _taken_back(self, kind: Kind[K], promised: K, known: K | None) -> None:
+        """What was promised to a placement is free again, or written; what lasts one cycle only is in nobody's way."""
+        if not self._is_deciding:
+            action = Action.DELETE if known is None else Action.UPDATE
+            self._move(ClusterEvent(kind.event_resource, action), promised, known)
+
     # -- deciding -------------------------------------------------------------------------------------------------
 
     def next_instruction(self) -> Instruction | None:
@@ -249,10 +266,13 @@ class Engine:
         return self._decide(algorithm, queued)
 
     def _decide(self, algorithm: Algorithm, queued: QueuedPodInfo) -> Instruction:
+        self._is_deciding = True
         try:
             outcome = run_cycle(algorithm, self.cluster, queued.info, queued.attempts)
         except QuantityError as fault:
             outcome = Failure(error(f"pod {queued.info.key}: {fault}"))
+        finally:
+            self._is_deciding = False
         if isinstance(outcome, Failure):
             return self._failed(queued, outcome)
         return self._bind(algorithm.profile, queued, outcome)
@@ -331,14 +351,14 @@ class Engine:
     def eviction_ended(self, evict: Evict, *, ok: bool) -> None:
         """The victims have been told to go.
 
-        If that failed for some, the pod is tried again at once; also if it was held back when the last of them went.
+        If that failed for some, the pod is tried again at once; also if something has happened meanwhile that helps it,
+        for which it was held back: that will not happen again.
         """
         evict.eviction.progress.ended()
         self.nominations.victims_told(evict)
         preemptor = evict.eviction.preemptor.pod
         entry = self.queue.get_pod(preemptor.key)
-        all_gone = not any(self.cluster.placed(victim.uid) for victim in evict.eviction.victims)
-        if not ok or (all_gone and entry is not None and entry.gated):
+        if not ok or (entry is not None and entry.gated):
             self.queue.activate([preemptor])
 
     # -- failures -------------------------------------------------------------------------------------------------
@@ -451,6 +471,7 @@ class Engine:
             return
         if not self.waiting.reject(uid):
             self.cluster.forget(placed.info, placed.node_name)
+            self.on_placement_lost(uid)
         self._move(ASSIGNED_POD_DELETE, placed.info.pod, None)
 
     def _move(
@@ -466,3 +487,7 @@ class Engine:
         start_s = self._now()
         self.queue.move_all_to_active_or_backoff_queue(event, old, new, pre_check)
         self._observer.event_handled(event.label, spent_s + self._now() - start_s)
+
+
+def _nobody_asks(uid: PodUid) -> None:
+    del uid

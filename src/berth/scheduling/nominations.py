@@ -75,7 +75,7 @@ class Nominations:
     # -- promises of ours -----------------------------------------------------------------------------------------
 
     def displaced_by(self, preemptor: PodInfo, node_name: str) -> tuple[Pod, ...]:
-        """Our less important pods that hope for a node; from now on they do not."""
+        """Our less important pods that hope for a node; from now on they do not, and are tried elsewhere at once."""
         nominator = self._queue.nominator
         displaced = [
             other
@@ -84,6 +84,7 @@ class Nominations:
         ]
         for other in displaced:
             nominator.delete(other.uid)
+            self._try_without(other)
         return tuple(other.pod for other in displaced)
 
     def victims_told(self, evict: Evict) -> None:
@@ -123,6 +124,10 @@ class Nominations:
         pod = self._lister(info.key) or info.pod
         note = f"Nomination for node {node_name} given up: {why}"
         self.given_up.append(GiveUp(pod=pod, controller=pod.spec.scheduler_name, note=note))
+        self._try_without(info)
+
+    def _try_without(self, info: PodInfo) -> None:
+        """Have a pod tried that was promised a node and is no longer, whatever its status still says."""
         entry = self._queue.get_pod(info.key)
         if entry is not None and entry.uid == info.uid:
             hopeless = replace(entry.pod, status=replace(entry.pod.status, nominated_node_name=""))

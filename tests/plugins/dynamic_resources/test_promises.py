@@ -137,12 +137,24 @@ async def test_a_change_by_others_has_to_be_shown_before_anything_is_written_ove
     story = [shows(a_device_claim(version=version, metadata=final)) for version in ("4", "9")]
     assert await scene.pre_bind(*story) == SUCCESS
     assert scene.claim().metadata.resource_version == "10"
-    never = a_scene(a_device_claim(), conflicts=1)
-    never.reserve()
-    assert await never.pre_bind() == error("claim default/claim has changed, but is not shown as it is now")
     gone = a_scene(a_device_claim(), conflicts=1)
     gone.reserve()
     assert await gone.pre_bind(goes("claim")) == error("claim default/claim got deleted in the meantime")
+
+
+async def test_a_version_that_was_refused_and_is_the_latest_after_all_is_written_again() -> None:
+    scene = a_scene(a_device_claim(), conflicts=1)
+    scene.reserve()
+    assert await scene.pre_bind() == SUCCESS
+    assert scene.claim().status.allocation is not None
+
+
+async def test_what_others_allocated_is_left_as_it_is() -> None:
+    claim = a_device_claim(allocation=an_allocation(a_result("gpu-0")), reserved_for=[a_pod("other")])
+    scene = a_scene(claim)
+    scene.reserve()
+    assert await scene.pre_bind() == SUCCESS
+    assert scene.claim().status.allocation == claim.status.allocation
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from berth.api.dra import FINALIZER, ResourceClaim, ResourceClaimConsumerReference
+from berth.api.dra import FINALIZER, AllocationResult, ResourceClaim, ResourceClaimConsumerReference
 from berth.api.pod import Pod, PodExtendedResourceClaimStatus
 from berth.cluster.assumed import is_older
 from berth.cluster.device_claims import DeviceClaims
@@ -25,6 +25,7 @@ from berth.plugins.dynamic_resources.waiting import ClaimWaiters
 
 _TRIES: Final = 10  # pods that share a claim all write to it
 _SHOWN_WITHIN_S: Final = 120.0
+_LATER_WITHIN_S: Final = 1.0  # a server may also refuse a version that is the latest, if only for a moment
 _LOOK_AGAIN_S: Final = 1.0
 
 
@@ -115,11 +116,9 @@ class Booking:
             if allocation is not None:
                 raise ClaimTakenError(f"claim {key} got allocated elsewhere in the meantime")
             claim = await self._with_finalizer(claim)
-            allocation, doing = each.chosen, "add allocation and reservation"
+            allocation, doing = self._stamped(each.chosen), "add allocation and reservation"
         elif allocation is None:
             raise ClaimTakenError(f"claim {key} got deallocated elsewhere in the meantime")
-        if self._stamps and allocation.allocation_timestamp is None:
-            allocation = msgspec.structs.replace(allocation, allocation_timestamp=timestamp_of(self._clock()))
         consumer = ResourceClaimConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.uid)
         consumers = claim.status.reserved_for
         if not is_reserved_for(claim, pod):
@@ -129,6 +128,12 @@ class Booking:
             return await self._writer.update_status(claim, msgspec.structs.replace(claim, status=status))
         except WriteError as error:
             raise type(error)(f"{doing} to claim {key}: {error}") from error
+
+    def _stamped(self, allocation: AllocationResult) -> AllocationResult:
+        """With the time of now; an allocation that stands already may not be changed any more."""
+        if not self._stamps or allocation.allocation_timestamp is not None:
+            return allocation
+        return msgspec.structs.replace(allocation, allocation_timestamp=timestamp_of(self._clock()))
 
     async def _with_finalizer(self, claim: ResourceClaim) -> ResourceClaim:
         finalizers = claim.metadata.finalizers
@@ -141,9 +146,9 @@ class Booking:
             raise type(error)(f"add finalizer to claim {claim.key}: {error}") from error
 
     async def _later_version(self, claim: ResourceClaim) -> ResourceClaim:
-        """What somebody else made of a claim; that there is such a version we know, and it will be shown to us."""
+        """What somebody else made of a claim; the claim itself, to be written again, if that is not shown soon."""
         meta = claim.metadata
-        wait = self._writer.wait(_SHOWN_WITHIN_S)
+        wait = self._writer.wait(_LATER_WITHIN_S)
         with self._waiters.told(wait, (claim.key,)):
             while True:
                 known = self._claims.get(meta.name, meta.namespace)
@@ -151,8 +156,8 @@ class Booking:
                     raise ClaimTakenError(f"claim {claim.key} got deleted in the meantime")
                 if known.metadata.uid != meta.uid or is_older(meta.resource_version, known.metadata.resource_version):
                     return known
-                if not await wait.turn(_LOOK_AGAIN_S):
-                    raise WriteError(f"claim {claim.key} has changed, but is not shown as it is now")
+                if not await wait.turn(_LATER_WITHIN_S):
+                    return claim
 
     async def _wait_until_shown(self, claim: ResourceClaim) -> None:
         """Wait until a claim that was just created is shown; only then it can count as what was written."""

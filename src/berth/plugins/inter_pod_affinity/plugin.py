@@ -41,6 +41,7 @@ from berth.plugins.inter_pod_affinity.filtering import (
 )
 from berth.plugins.inter_pod_affinity.hints import AffinityHints
 from berth.plugins.inter_pod_affinity.namespaces import Namespaces
+from berth.plugins.inter_pod_affinity.overlooked import OverlookedEvents
 from berth.plugins.inter_pod_affinity.scoring import PreferredState, preferred_state, raw_scores, stretched
 
 REASON_AFFINITY: Final = "node(s) didn't match pod affinity rules"
@@ -69,6 +70,7 @@ class InterPodAffinity:
             negative_selects_all=handle.behaviours.negative_namespace_selector_matches_all,
         )
         self._hints = AffinityHints(handle.behaviours)
+        self._overlooked = OverlookedEvents(self._table, self._namespaces)
         self._rejections = {
             AFFINITY: unresolvable(REASON_AFFINITY),
             ANTI_AFFINITY: unschedulable(REASON_ANTI_AFFINITY),
@@ -82,6 +84,10 @@ class InterPodAffinity:
     def events_to_register(self) -> Sequence[Registration]:
         """Pods and nodes."""
         return self._hints.registrations()
+
+    def further_events(self) -> Sequence[Registration]:
+        """What the reference's hints overlook."""
+        return self._overlooked.registrations()
 
     def sign(self, pod: PodInfo) -> Hashable:
         """The namespace, the labels and the terms."""

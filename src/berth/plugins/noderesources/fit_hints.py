@@ -48,8 +48,8 @@ class FitHints:
         gone_or_less = ClusterEvent(self._assigned_pod, Action.DELETE | Action.UPDATE_POD_SCALE_DOWN)
         node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE)
         registrations = [
-            Registration(gone_or_less, self.after_pod, by_likeness=True),
-            Registration(node, self.after_node, by_likeness=True),
+            Registration(gone_or_less, self.after_pod, by_spec=True),
+            Registration(node, self.after_node, by_spec=True),
         ]
         if self._own_pod is not self._assigned_pod:
             own = ClusterEvent(self._own_pod, Action.UPDATE_POD_SCALE_DOWN)
