@@ -108,7 +108,7 @@ class Engine:
                 cluster,
                 queue.nominator.pods_on,
                 nominated_nodes=queue.nominator.nodes,
-                nominations_version=lambda: queue.nominator.version,
+                nomination_log=queue.nominator,
                 percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score,
                 seed=settings.seed,
                 observer=observer,
