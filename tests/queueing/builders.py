@@ -19,8 +19,9 @@ from berth.queueing.queue import SchedulingQueue
 from berth.queueing.settings import QueueProfile, QueueSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Set
 
+    from berth.api.meta import PodUid
     from berth.framework.status import Code
 
 NEWEST = Behaviours()
@@ -138,6 +139,21 @@ class LabelGatePlugin:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         return unresolvable("held back") if self._label in pod.pod.metadata.labels else SUCCESS
+
+
+class HoldingGatePlugin:
+    """Holds back the pods that it is told to hold back, and tells which."""
+
+    def __init__(self, name: str, held: Set[PodUid]) -> None:
+        self.name = name
+        self._held = held
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        return unresolvable("held back") if pod.uid in self._held else SUCCESS
+
+    def held_back(self, about: object) -> Set[PodUid]:
+        del about
+        return self._held
 
 
 class Ledger:

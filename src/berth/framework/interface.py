@@ -10,7 +10,7 @@ Source: k8s staging/src/k8s.io/kube-scheduler/framework/interface.go.
 """
 
 import enum
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -79,8 +79,12 @@ class PreEnqueuePlugin(Plugin, Protocol):
 class HoldingPlugin(PreEnqueuePlugin, Protocol):
     """A plugin that may hold hundreds of pods back at a time, each until an event of its own."""
 
-    def holds_back(self, pod: PodInfo) -> bool:
-        """Whether `pre_enqueue` would still keep the pod out; asked at each event, before any hint."""
+    def held_back(self, about: Any) -> Set[PodUid]:
+        """The pods that `pre_enqueue` keeps out, and that no event lets in until it does not.
+
+        Args:
+            about: the object that something just happened to, or None; asked at each event, before any hint.
+        """
 
 
 @runtime_checkable

@@ -13,11 +13,12 @@ pkg/scheduler/framework/preemption/preemption.go; KEP-4832.
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, Final
 
 import numpy as np
 
+from berth.api.meta import PodUid
 from berth.api.pod import Pod
 from berth.cluster.kinds import POD_DISRUPTION_BUDGET
 from berth.cluster.objects import Kind
@@ -71,11 +72,13 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Unresolvable as long as victims of the pod have not been told to go."""
-        return _WAITING if self.holds_back(pod) else SUCCESS
+        return _WAITING if self._is_beside_cycles and self._running.is_running(pod.uid) else SUCCESS
 
-    def holds_back(self, pod: PodInfo) -> bool:
-        """Whether victims of the pod have not been told to go."""
-        return self._is_beside_cycles and self._running.is_running(pod.uid)
+    def held_back(self, about: Any) -> Set[PodUid]:
+        """The pods whose victims have not all been told to go."""
+        if not self._is_beside_cycles:
+            return frozenset()
+        return self._running.held_back(about.key if isinstance(about, Pod) else None)
 
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeStatuses) -> PostFilterResult:
         """Success with a node and those who have to go there; unschedulable where that helps nowhere."""
