@@ -19,7 +19,8 @@ from berth.queueing.queue import SchedulingQueue
 from berth.queueing.settings import QueueProfile, QueueSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Set
+    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from berth.api.meta import PodUid
     from berth.framework.status import Code
@@ -144,14 +145,14 @@ class LabelGatePlugin:
 class HoldingGatePlugin:
     """Holds back the pods that it is told to hold back, and tells which."""
 
-    def __init__(self, name: str, held: Set[PodUid]) -> None:
+    def __init__(self, name: str, held: AbstractSet[PodUid]) -> None:
         self.name = name
         self._held = held
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         return unresolvable("held back") if pod.uid in self._held else SUCCESS
 
-    def held_back(self, about: object) -> Set[PodUid]:
+    def held_back(self, about: object) -> AbstractSet[PodUid]:
         del about
         return self._held
 

@@ -293,7 +293,7 @@ class Twins(RuleBasedStateMachine):
         for uid in self.flying:
             world.queue.done(uid)
         held = {pod.uid for pod in self.pods.values() if pod.metadata.labels.keys() & {"held by a", "held by g"}}
-        free = {pod.uid for name, pod in self.pods.items() if self.idle(name)} - held
+        free = {pod.uid for name, pod in self.pods.items() if self.idle(name)} - held - self.held
         tried = set()
         for _ in range(4):
             world.clock.advance(31)

@@ -10,7 +10,8 @@ Source: k8s staging/src/k8s.io/kube-scheduler/framework/interface.go.
 """
 
 import enum
-from collections.abc import Hashable, Iterable, Sequence, Set
+from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -79,7 +80,7 @@ class PreEnqueuePlugin(Plugin, Protocol):
 class HoldingPlugin(PreEnqueuePlugin, Protocol):
     """A plugin that may hold hundreds of pods back at a time, each until an event of its own."""
 
-    def held_back(self, about: Any) -> Set[PodUid]:
+    def held_back(self, about: Any) -> AbstractSet[PodUid]:
         """The pods that `pre_enqueue` keeps out, and that no event lets in until it does not.
 
         Args:

@@ -12,7 +12,8 @@ from berth.framework.interface import HoldingPlugin, PreEnqueuePlugin
 from berth.framework.status import Code, PluginError, Status, error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence, Set
+    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from berth.api.meta import PodUid
     from berth.queueing.entries import QueuedPodInfo
@@ -58,7 +59,7 @@ class Gate:
         """Whether a plugin may hold many pods back, and can tell which."""
         return (profile, plugin) in self._holders
 
-    def held_back(self, about: Any) -> dict[Rejector, Set[PodUid]]:
+    def held_back(self, about: Any) -> dict[Rejector, AbstractSet[PodUid]]:
         """The pods that each such plugin keeps out, after something happened to the object *about*."""
         return {rejector: holder.held_back(about) for rejector, holder in self._holders.items()}
 

@@ -13,7 +13,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Set
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from berth.api.meta import PodKey, PodUid
     from berth.queueing.entries import QueuedPodInfo
@@ -101,7 +102,7 @@ class UnschedulablePods:
         return slot.entry
 
     def rejected_by(
-        self, rejectors: Collection[Rejector], held_back: Mapping[Rejector, Set[PodUid]]
+        self, rejectors: Collection[Rejector], held_back: Mapping[Rejector, AbstractSet[PodUid]]
     ) -> list[QueuedPodInfo]:
         """The pods that some of *rejectors* rejected, and those without a known rejector, by arrival.
 

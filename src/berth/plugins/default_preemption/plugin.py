@@ -13,7 +13,8 @@ pkg/scheduler/framework/preemption/preemption.go; KEP-4832.
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import numpy as np
@@ -74,7 +75,7 @@ class DefaultPreemption:
         """Unresolvable as long as victims of the pod have not been told to go."""
         return _WAITING if self._is_beside_cycles and self._running.is_running(pod.uid) else SUCCESS
 
-    def held_back(self, about: Any) -> Set[PodUid]:
+    def held_back(self, about: Any) -> AbstractSet[PodUid]:
         """The pods whose victims have not all been told to go."""
         if not self._is_beside_cycles:
             return frozenset()

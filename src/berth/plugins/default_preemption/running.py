@@ -6,7 +6,8 @@ and evict others.
 Source: k8s pkg/scheduler/framework/preemption/executor.go, ``IsPodRunningPreemption``.
 """
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from berth.api.meta import PodKey, PodUid
@@ -57,7 +58,7 @@ class Running:
             del self._held_by[victim]
         self._held.pop(preemptor, None)
 
-    def held_back(self, about: PodKey | None) -> Set[PodUid]:
+    def held_back(self, about: PodKey | None) -> AbstractSet[PodUid]:
         """All who have to wait, after something happened to a pod."""
         if about is not None:
             self._look_at(about)
