@@ -9,6 +9,7 @@ Source: k8s pkg/scheduler/eventhandlers.go and schedule_one.go.
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -39,6 +40,7 @@ from berth.queueing.entries import QueuedPodInfo
 from berth.queueing.queue import QueueError, SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
+from berth.scheduling.diagnosis import FitError
 from berth.scheduling.instructions import Bind, Drop, Evict, Instruction, Report
 from berth.scheduling.nominations import Nominations
 from berth.scheduling.observer import EngineObserver, NoCycleObserver
@@ -336,10 +338,26 @@ class Engine:
         evict.eviction.progress.ended()
         self.nominations.victims_told(evict)
         preemptor = evict.eviction.preemptor.pod
+        if evict.in_flight is not None:
+            self._return(evict.in_flight, evict, ok=ok)
         entry = self.queue.get_pod(preemptor.key)
         all_gone = not any(self.cluster.placed(victim.uid) for victim in evict.eviction.victims)
         if not ok or (all_gone and entry is not None and entry.gated):
             self.queue.activate([preemptor])
+
+    def _return(self, queued: QueuedPodInfo, evict: Evict, *, ok: bool) -> None:
+        """The attempt at a pod, of which its evictions were a part, is over; if they failed, promises are as before."""
+        now = self._lister(queued.key)
+        if now is None or now.uid != queued.uid or now.spec.node_name:
+            self.queue.done(queued.uid)
+        else:
+            queued.info = queued.info.next(now)
+            self._requeue(queued)
+        if not ok:
+            waiting = (self.queue.get_pod(pod.key) for pod in (queued.pod, *evict.displaced))
+            for entry in waiting:
+                if entry is not None:
+                    self.queue.nominator.add(entry.info)
 
     # -- failures -------------------------------------------------------------------------------------------------
 
@@ -359,8 +377,9 @@ class Engine:
             self.queue.done(pod.uid)
         else:
             queued.info = queued.info.next(now)
-            evict = self._prepare_eviction(failure.eviction)
-            self._requeue(queued)
+            evict = self._prepare_eviction(failure.eviction, queued)
+            if evict is None or evict.in_flight is None:
+                self._requeue(queued)
             self.queue.nominator.add(queued.info, failure.nominated_node_name)
         return Report(
             pod=now or pod,
@@ -370,9 +389,10 @@ class Engine:
             nominated_node_name=failure.nominated_node_name,
             evict=evict,
             victims=None if failure.eviction is None else len(failure.eviction.victims),
+            after_failure=None if evict is None else partial(_without_room, failure.fit_error),
         )
 
-    def _prepare_eviction(self, eviction: Eviction | None) -> Evict | None:
+    def _prepare_eviction(self, eviction: Eviction | None, queued: QueuedPodInfo) -> Evict | None:
         """From now on the pod is held back, and less important pods have no claim to the node any more."""
         if eviction is None:
             return None
@@ -381,7 +401,8 @@ class Engine:
             return None
         eviction.progress.started()
         displaced = self.nominations.displaced_by(eviction.preemptor, eviction.node_name)
-        return Evict(eviction=eviction, live=live, displaced=displaced)
+        in_flight = None if self._features.enabled("SchedulerAsyncPreemption") else queued
+        return Evict(eviction=eviction, live=live, displaced=displaced, in_flight=in_flight)
 
     def _requeue(self, queued: QueuedPodInfo) -> None:
         try:
@@ -466,3 +487,9 @@ class Engine:
         start_s = self._now()
         self.queue.move_all_to_active_or_backoff_queue(event, old, new, pre_check)
         self._observer.event_handled(event.label, spent_s + self._now() - start_s)
+
+
+def _without_room(fit_error: FitError | None, why: str) -> str:
+    """The text of a failure, in which no room could be made because of *why*."""
+    told = f"preemption: {why}"
+    return told if fit_error is None else fit_error.with_post_filter_message(told).message
