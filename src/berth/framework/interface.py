@@ -199,11 +199,13 @@ class PostFilterResult(NamedTuple):
         status: success if the pod may fit soon.
         nominated_node_name: where it may fit; empty clears an earlier nomination, None leaves it.
         eviction: who has to go for that.
+        awaited: who goes for that already, so that nobody else has to.
     """
 
     status: Status
     nominated_node_name: str | None = None
     eviction: Eviction | None = None
+    awaited: Eviction | None = None
 
 
 class NodeStatuses(Protocol):

@@ -336,7 +336,7 @@ class Engine:
         If that failed for some, the pod is tried again at once; also if it was held back when the last of them went.
         """
         evict.eviction.progress.ended()
-        self.nominations.victims_told(evict)
+        self.nominations.victims_told(evict.eviction)
         preemptor = evict.eviction.preemptor.pod
         if evict.in_flight is not None:
             self._return(evict.in_flight, evict, ok=ok)
@@ -378,6 +378,8 @@ class Engine:
         else:
             queued.info = queued.info.next(now)
             evict = self._prepare_eviction(failure.eviction, queued)
+            if failure.awaited is not None:
+                self.nominations.victims_go(failure.awaited)
             if evict is None or evict.in_flight is None:
                 self._requeue(queued)
             self.queue.nominator.add(queued.info, failure.nominated_node_name)
@@ -398,6 +400,7 @@ class Engine:
             return None
         live = tuple(victim for victim in eviction.victims if victim.pod.metadata.deletion_timestamp is None)
         if not live:
+            self.nominations.victims_go(eviction)
             return None
         eviction.progress.started()
         displaced = self.nominations.displaced_by(eviction.preemptor, eviction.node_name)
