@@ -5,13 +5,21 @@ SEED ?= 1
 MINUTES ?= 10
 BIN := .venv/bin
 STAMP := .venv/.installed
+COMPILED := .venv/.compiled
 
 .PHONY: help env demo sandbox test check fix lint types imports unit envtest compat chaos requeue soak bench clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / - /'
 
-env: $(STAMP) ## .venv with all that a developer needs
+env: $(COMPILED) ## .venv with all that a developer needs
+	@$(BIN)/python -m compileall -q src
+# A scheduler that starts where no bytecode may be written would compile all that it imports, which takes longer than the
+# rest of its start.  So that is done once, for what it imports and nothing else.
+$(COMPILED): $(STAMP)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import berth.cli.run, berth.runtime.serving.certificate_maker; \
+		from berth.kube.session import cheapest_transport; cheapest_transport()'
+	@touch $@
 # Without --no-compile pip would compile a hundred megabytes of which most is never imported.
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -37,6 +37,7 @@ RELYING = frozenset({"together", "spread"})  # rules that others may be needed f
 SETTLE_S = 0.3  # changes of different kinds may arrive out of order by so much
 _RETRY_S = 0.1
 _POLL_S = 0.1
+_CLOSING_S = 0.1
 
 
 class Departed(NamedTuple):
@@ -240,6 +241,7 @@ class Oracle:
     async def _close(self) -> None:
         await end(*self._tasks)
         await self._http.close()
+        await asyncio.sleep(_CLOSING_S)  # the loop closes the sockets a moment later, if it is given that moment
 
     async def _serves(self, path: str) -> bool:
         async with self._http.get(self._api.server + path) as answer:

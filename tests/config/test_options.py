@@ -160,6 +160,10 @@ INVALID: dict[str, tuple[list[str], list[str]]] = {
         ["--self-audit-period=-1s"],
         ['--self-audit-period: Invalid value: "-1s": must not be negative'],
     ),
+    "patience that is over before it begins": (
+        ["--victim-patience=-1s"],
+        ['--victim-patience: Invalid value: "-1s": must not be negative'],
+    ),
     "all at once": (
         ["--secure-port=-1", "--logging-format=xml"],
         [

@@ -13,6 +13,7 @@ from tests.integration.audit import Audit
 from tests.integration.clusters import REPLICAS, Cluster, EmbeddedCluster, RealCluster
 from tests.integration.deployment import Deployed
 from tests.integration.history import STORED_AS_JSON
+from tests.integration.ranks import create_ranks, delete_ranks
 from tests.integration.scene import Scene
 from tests.support.controlplane import ControlPlane
 from tests.support.scheduler import SchedulerProcess
@@ -78,6 +79,14 @@ def served(scene: Scene, resident: SchedulerProcess) -> Scene:
     """A scene with the module's scheduler at work."""
     scene.watch_over(resident)
     return scene
+
+
+@pytest.fixture
+def ranked(served: Scene) -> Iterator[Scene]:
+    """A served scene with classes of importance."""
+    create_ranks(served)
+    yield served
+    delete_ranks(served)
 
 
 @pytest.fixture

@@ -6,56 +6,19 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.objects import a_node, a_pod
+from tests.integration.objects import a_node
+from tests.integration.ranks import held, is_going, let_go, nominated, pod
 from tests.integration.scene import condition_of
-from tests.support.client import NODES, PODS
+from tests.support.client import NODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
     from tests.integration.objects import JsonObject
     from tests.integration.scene import Scene
 
 pytestmark = pytest.mark.timeout(300)
 
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
-PRIORITIES = {"test-low": 10, "test-mid": 100, "test-high": 1000, "test-patient": 1000}
 SOON_S = 2.0  # how long after the end of a fault a pod may be bound at the latest
-
-
-@pytest.fixture
-def ranked(served: Scene) -> Iterator[Scene]:
-    """Four classes of importance; who is patient preempts nobody."""
-    for name, value in PRIORITIES.items():
-        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
-        policy = "Never" if name == "test-patient" else "PreemptLowerPriority"
-        served.create({**kind, "metadata": {"name": name}, "value": value, "preemptionPolicy": policy})
-    yield served
-    for name in PRIORITIES:
-        served.api.delete(f"{CLASSES}/{name}")
-
-
-def pod(name: str, rank: str, *, cpu: str = "1", **spec: Any) -> JsonObject:
-    return a_pod(name, cpu=cpu, priorityClassName=f"test-{rank}", terminationGracePeriodSeconds=0, **spec)
-
-
-def held(manifest: JsonObject) -> JsonObject:
-    """The pod stays, when it is deleted, until `let_go`."""
-    return {**manifest, "metadata": {**manifest["metadata"], "finalizers": ["test.example/hold"]}}
-
-
-def let_go(scene: Scene, name: str) -> None:
-    scene.api.patch(f"{PODS}/{name}", {"metadata": {"finalizers": None}})
-
-
-def nominated(scene: Scene, name: str, node: str) -> None:
-    scene.until(f"{name} is promised {node}", lambda: scene.pod(name)["status"].get("nominatedNodeName", "") == node)
-
-
-def is_going(scene: Scene, name: str) -> None:
-    scene.until(f"{name} is told to go", lambda: "deletionTimestamp" in scene.pod(name)["metadata"])
 
 
 def test_just_enough_pods_go_and_the_important_one_is_bound_in_their_place(ranked: Scene) -> None:
@@ -149,14 +112,3 @@ def test_a_pod_whose_promised_node_is_gone_is_tried_elsewhere_at_once_and_told_s
     let_go(ranked, "mid")
     let_go(ranked, "low")
     assert ranked.bound("high")["high"] == "node-b"
-
-
-def test_many_important_pods_take_no_more_than_they_need(ranked: Scene) -> None:
-    ranked.create(*(a_node(f"node-{i}", cpu="4") for i in range(10)))
-    ranked.create(*(pod(f"low-{i}", "low", cpu="900m", nodeName=f"node-{i % 10}") for i in range(40)))
-    names = [f"high-{i}" for i in range(10)]
-    ranked.create(*(pod(name, "high", cpu="2800m") for name in names))
-    placements = ranked.bound(*names)
-    assert len({placements[name] for name in names}) == 10
-    assert len(placements) == 10 + 10
-    assert ranked.overcommitted() == []

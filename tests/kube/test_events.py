@@ -19,7 +19,7 @@ from berth.kube.errors import (
     TooManyRequestsError,
     TransportError,
 )
-from berth.kube.events import EventRecorder, ObjectRef, cut_note, event_name
+from berth.kube.events import PILED_UP, QUEUE_LIMIT, EventRecorder, ObjectRef, cut_note, event_name
 from berth.kube.session import STRATEGIC_MERGE_PATCH
 
 EVENTS = "/apis/events.k8s.io/v1/namespaces/ns/events"
@@ -247,7 +247,7 @@ async def test_an_event_that_waits_for_another_try_holds_up_no_other() -> None:
 async def test_the_queue_holds_a_thousand_and_drops_the_rest() -> None:
     api = ScriptedApi(takes_s=1e6)
     async with recording(api) as recorder:
-        for n in range(1100):
+        for n in range(QUEUE_LIMIT + 100):
             fail_scheduling(recorder, regarding=ObjectRef(name=f"p{n}"))
         assert recorder.dropped == 100
 
@@ -272,7 +272,7 @@ async def test_while_there_is_more_urgent_work_one_event_at_a_time_is_posted_and
 async def test_events_that_pile_up_do_not_wait() -> None:
     api = ScriptedApi(takes_s=0.3)
     async with recording(api, busy=lambda: True) as recorder:
-        for n in range(600):
+        for n in range(PILED_UP + 100):
             fail_scheduling(recorder, regarding=ObjectRef(name=f"p{n}"))
         await asyncio.sleep(0.1)
         assert api.most_in_flight == 8

@@ -298,9 +298,11 @@ def test_a_pod_is_held_back_until_its_last_victim_goes() -> None:
     assert plugin.pre_enqueue(info) == unresolvable("waiting for the preemption for this pod to be finished")
     assert plugin.pre_enqueue(cluster.info(a_pod("another"))) == SUCCESS
     eviction.progress.reached_last(case.pods[1])
-    assert plugin.holds_back(info)
+    assert set(plugin.held_back(case.pods[0])) == {info.uid}
     del shown[case.pods[1].key]
     assert plugin.pre_enqueue(info) == SUCCESS
+    assert set(plugin.held_back(case.pods[0])) == {info.uid}, "nothing has been heard of the last victim"
+    assert not plugin.held_back(case.pods[1])
     eviction.progress.ended()
     assert plugin.pre_enqueue(info) == SUCCESS
 

@@ -96,7 +96,7 @@ def search(profile: Profile, cluster: Cluster, nominator: Nominator) -> Algorith
         cluster,
         nominator.pods_on,
         nominated_nodes=nominator.nodes,
-        nominations_version=lambda: nominator.version,
+        nomination_log=nominator,
         seed=SEED,
     )
 

@@ -20,7 +20,9 @@ from berth.queueing.settings import QueueProfile, QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
+    from berth.api.meta import PodUid
     from berth.framework.status import Code
 
 NEWEST = Behaviours()
@@ -138,6 +140,21 @@ class LabelGatePlugin:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         return unresolvable("held back") if self._label in pod.pod.metadata.labels else SUCCESS
+
+
+class HoldingGatePlugin:
+    """Holds back the pods that it is told to hold back, and tells which."""
+
+    def __init__(self, name: str, held: AbstractSet[PodUid]) -> None:
+        self.name = name
+        self._held = held
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        return unresolvable("held back") if pod.uid in self._held else SUCCESS
+
+    def held_back(self, about: object) -> AbstractSet[PodUid]:
+        del about
+        return self._held
 
 
 class Ledger:

@@ -16,6 +16,7 @@ from tests.queueing.builders import (
     POD_ADD,
     PV_ADD,
     PV_UPDATE,
+    HoldingGatePlugin,
     LabelGatePlugin,
     World,
     by_priority,
@@ -51,7 +52,7 @@ LABELS = st.dictionaries(st.sampled_from(("held by a", "held by g", "x")), st.ju
 class PlainQueue(SchedulingQueue):
     """The queue without its index: every event looks at every pod."""
 
-    def _candidates(self, _event: ClusterEvent) -> list[QueuedPodInfo]:
+    def _candidates(self, _event: ClusterEvent, _about: Any) -> list[QueuedPodInfo]:
         return list(self._places.unschedulable)
 
 
@@ -69,13 +70,15 @@ class FickleHint:
         return answer
 
 
-def make_profile(behaviours: Behaviours, *plugins: str) -> QueueProfile:
+def make_profile(behaviours: Behaviours, held: set[PodUid], *plugins: str) -> QueueProfile:
     own = Resource(behaviours.own_pod_event_resource)
     waiters = [waiter(plugin, event, FickleHint(plugin)) for plugin in plugins for event in EVENTS[:3]]
     waiters.append(waiter(plugins[0], ClusterEvent(own, Action.UPDATE), FickleHint(plugins[0])))
     waiters.append(waiter("g", ClusterEvent(own, Action.UPDATE_POD_LABEL)))
     waiters.append(waiter("g", PV_ADD))
+    waiters.append(waiter("h", POD_ADD, FickleHint("h")))
     gates: list[PreEnqueuePlugin] = [LabelGatePlugin("g", "held by g"), LabelGatePlugin("a", "held by a")]
+    gates.append(HoldingGatePlugin("h", held))
     return QueueProfile(hints=HintMap(waiters), sort_key=by_priority, pre_enqueue=tuple(gates))
 
 
@@ -90,7 +93,11 @@ class Twins(RuleBasedStateMachine):
     )
     def start(self, early: bool, behaviours: Behaviours, start_s: float, rejections: list[set[str]]) -> None:
         self.behaviours = behaviours
-        profiles = {"one": make_profile(behaviours, "a", "b"), "two": make_profile(behaviours, "b", "c")}
+        self.held: set[PodUid] = set()
+        profiles = {
+            "one": make_profile(behaviours, self.held, "a", "b"),
+            "two": make_profile(behaviours, self.held, "b", "c"),
+        }
         self.worlds = [
             make_world(
                 profiles=profiles,
@@ -147,6 +154,16 @@ class Twins(RuleBasedStateMachine):
             for world in self.worlds:
                 del world.listed[pod.key]
                 world.queue.delete(pod)
+
+    @rule(name=NAMES)
+    def hold(self, name: str) -> None:
+        if name in self.pods:
+            self.held.add(self.pods[name].uid)
+
+    @rule(name=NAMES)
+    def let_go(self, name: str) -> None:
+        if name in self.pods:
+            self.held.discard(self.pods[name].uid)
 
     @rule(times=st.integers(1, 3))
     def pop(self, times: int) -> None:
@@ -276,7 +293,7 @@ class Twins(RuleBasedStateMachine):
         for uid in self.flying:
             world.queue.done(uid)
         held = {pod.uid for pod in self.pods.values() if pod.metadata.labels.keys() & {"held by a", "held by g"}}
-        free = {pod.uid for name, pod in self.pods.items() if self.idle(name)} - held
+        free = {pod.uid for name, pod in self.pods.items() if self.idle(name)} - held - self.held
         tried = set()
         for _ in range(4):
             world.clock.advance(31)

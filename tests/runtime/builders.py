@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -237,7 +238,13 @@ class Shell:
         return self.recorder.heard[-1][3]
 
 
-def a_shell(*plugins: Plugin, cluster: Cluster | None = None, nominate: bool = True, minor: str = "1.37") -> Shell:
+def a_shell(
+    *plugins: Plugin,
+    cluster: Cluster | None = None,
+    nominate: bool = True,
+    minor: str = "1.37",
+    gates: Mapping[str, bool] = MappingProxyType({}),
+) -> Shell:
     """A shell around an engine with these plugins, to be made on a running loop.
 
     Args:
@@ -245,9 +252,10 @@ def a_shell(*plugins: Plugin, cluster: Cluster | None = None, nominate: bool = T
         cluster: the nodes; one with ample room if None.
         nominate: as `BindingTasks` takes it.
         minor: the version whose rules apply.
+        gates: those that are not at their default.
     """
     clock, notes, shown, recorder = loop_clock(), Notes(), dict[Any, Any](), HeardEvents()
-    features = features_of(row_of(minor))
+    features = features_of(row_of(minor), gates)
     profile = profile_of(*plugins)
     hints = build_hint_map(profile.plugins.values(), features.behaviours, pod_groups=False)
     queue = SchedulingQueue(

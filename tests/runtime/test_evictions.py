@@ -34,11 +34,17 @@ MARK = {
 }
 
 
-def shell_of(*victims: Pod, plugins: tuple[Any, ...] = ()) -> Shell:
+def shell_of(*victims: Pod, plugins: tuple[Any, ...] = (), beside_cycles: bool = True) -> Shell:
     """A node that is full of *victims*."""
-    cluster = a_cluster([a_node("n1", cpu="4")])
-    handle = a_handle(cluster, lister=lambda key: shell.shown.get(key))  # noqa: PLW0108 - the shell is made only after this
-    shell = a_shell(NodeResourcesFit(None, handle), DefaultPreemption(None, handle), *plugins, cluster=cluster)
+    cluster, gates = a_cluster([a_node("n1", cpu="4")]), {"SchedulerAsyncPreemption": beside_cycles}
+    handle = a_handle(
+        cluster,
+        lister=lambda key: shell.shown.get(key),  # noqa: PLW0108 - the shell is made only after this
+        gates=gates,
+    )
+    shell = a_shell(
+        NodeResourcesFit(None, handle), DefaultPreemption(None, handle), *plugins, cluster=cluster, gates=gates
+    )
     shell.add(*victims)
     return shell
 
@@ -260,3 +266,73 @@ async def test_only_who_may_lead_evicts() -> None:
     await carried_out(shell)
     assert [call for call in calls(shell) if "a" in call[1].split("/")] == []
     assert shell.notes.ends == ["not evicted"]
+
+
+# -- as a part of the attempt -----------------------------------------------------------------------------------------
+
+
+async def carried_out_before(shell: Shell) -> None:
+    report = decided(shell, HIGH)
+    assert report.evict is not None
+    shell.evictions.start_before(report.evict, report)
+    await shell.evictions.finish()
+    await asyncio.sleep(1)
+
+
+@in_virtual_time
+async def test_as_a_part_of_the_attempt_victims_are_told_together_and_the_nomination_is_written_after_that() -> None:
+    shell = shell_of(low("a"), low("b"), beside_cycles=False)
+    await carried_out_before(shell)
+    assert {*calls(shell)[:2]} == {("PATCH", "a/status"), ("PATCH", "b/status")}
+    assert {*calls(shell)[2:4]} == {("DELETE", "a"), ("DELETE", "b")}
+    assert calls(shell)[4:] == [("PATCH", "high/status")]
+    assert shell.api.sent[4].body["status"]["nominatedNodeName"] == "n1"
+    assert [event[1] for event in shell.recorder.heard] == ["Preempted", "Preempted", "FailedScheduling"]
+    assert shell.notes.ends == ["evicted"]
+
+
+@in_virtual_time
+async def test_as_a_part_of_the_attempt_nobody_else_has_the_room_and_the_pod_is_not_tried_before_all_are_told() -> None:
+    victims = low("a"), low("b")
+    shell = shell_of(*victims, beside_cycles=False)
+    report = decided(shell, HIGH)
+    assert report.evict is not None
+    assert [pod.key for pod in shell.engine.queue.nominator.pods_on("n1")] == ["default/high"]
+    for victim in victims:
+        shell.delete(victim)
+    assert shell.engine.next_instruction() is None
+    shell.engine.eviction_ended(report.evict, ok=True)
+    assert isinstance(shell.engine.next_instruction(), Bind)
+
+
+@in_virtual_time
+async def test_as_a_part_of_the_attempt_a_failure_is_what_the_pod_is_told_and_it_has_no_promise() -> None:
+    shell = shell_of(low("a"), low("b"), beside_cycles=False)
+    hopeful = a_pod("hopeful", priority=5, cpu="4", nominated="n1", gates=["later"])
+    shell.add(hopeful)
+    shell.api.answer = failing(ForbiddenError(403, "Forbidden", 'pods "a" is forbidden'), "DELETE", "/a")
+    await carried_out_before(shell)
+    text = '0/1 nodes are available: 1 Insufficient cpu. preemption: pods "a" is forbidden'
+    (told,) = [event for event in shell.recorder.heard if event[1] == "FailedScheduling"]
+    assert told[3] == text
+    (status,) = [sent.body["status"] for sent in shell.api.sent if sent.path.endswith("high/status")]
+    assert status["conditions"][0]["message"] == text
+    assert "nominatedNodeName" not in status
+    assert [pod.key for pod in shell.engine.queue.nominator.pods_on("n1")] == [hopeful.key], "as before"
+    assert shell.notes.ends == ["not evicted"]
+    tried_again = shell.engine.queue.pop()
+    assert tried_again is not None
+    assert tried_again.key == HIGH.key
+
+
+@pytest.mark.parametrize("ok", [True, False])
+@in_virtual_time
+async def test_as_a_part_of_the_attempt_a_pod_that_is_gone_meanwhile_is_left_alone(ok: bool) -> None:
+    shell = shell_of(low("a", "4"), beside_cycles=False)
+    report = decided(shell, HIGH)
+    assert report.evict is not None
+    shell.delete(HIGH)
+    shell.engine.eviction_ended(report.evict, ok=ok)
+    assert shell.engine.queue.in_flight_count() == 0
+    assert not any(shell.engine.queue.counts().values())
+    assert shell.engine.queue.nominator.pods_on("n1") == []

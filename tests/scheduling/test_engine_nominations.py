@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from tests.builders import a_cluster, a_handle, a_node, a_pod
 from tests.scheduling.worlds import World, a_world
 
+from berth.api.meta import Condition
 from berth.plugins.default_preemption.plugin import DefaultPreemption
 from berth.plugins.noderesources.fit import NodeResourcesFit
 from berth.scheduling.engine import EngineSettings
@@ -146,6 +147,37 @@ def test_a_victim_that_does_not_go_in_time_is_counted_on_no_more() -> None:
     assert world.reported().nominated_node_name == "n2"
     nominations.flush(1e6)
     assert [type(each) for each in nominations.given_up] == []
+
+
+def preempted(pod: Pod) -> Pod:
+    """A pod that goes, told by a scheduler."""
+    told = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    metadata = replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
+    return replace(pod, metadata=metadata, status=replace(pod.status, conditions=(told,)))
+
+
+# who goes already when the pod is first seen, and what the pod was promised then
+GOING: dict[str, tuple[Pod, str]] = {
+    "because somebody deleted it": (replace(low("a", "n1"), metadata=preempted(low("a", "n1")).metadata), ""),
+    "because we told it before we were started anew": (preempted(low("a", "n1")), "n1"),
+}
+
+
+@pytest.mark.parametrize(("victim", "nominated"), GOING.values(), ids=GOING)
+def test_a_victim_that_goes_already_has_to_be_gone_in_time_too(victim: Pod, nominated: str) -> None:
+    world = world_of("n1", "n2")
+    world.add(victim, low("b", "n2", 5), high(nominated=nominated))
+    report = world.reported()
+    assert (report.evict, report.nominated_node_name) == (None, None if nominated else "n1")
+    nominations = world.engine.nominations
+    for now_s in (0.0, PATIENCE_S + GRACE_S - 1):
+        nominations.flush(now_s)
+        assert world.next() is None
+    nominations.flush(PATIENCE_S + GRACE_S)
+    given_up = world.next()
+    assert isinstance(given_up, GiveUp)
+    assert given_up.note == "Nomination for node n1 given up: pod default/a does not go"
+    assert world.reported().nominated_node_name == "n2"
 
 
 # what happens to the promise; that it is not given up whatever the time

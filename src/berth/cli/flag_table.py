@@ -109,7 +109,10 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("v", kinds.INT32, "verbosity of the log", short="v"),
         Flag("vmodule", kinds.VMODULE, "verbosity by file pattern, text format only"),
     ),
-    "Berth": (Flag("self-audit-period", kinds.DURATION, "time between checks of what is believed; 0 for none"),),
+    "Berth": (
+        Flag("self-audit-period", kinds.DURATION, "time between checks of what is believed; 0 for none"),
+        Flag("victim-patience", kinds.DURATION, "time that evicted pods may take beyond their grace period"),
+    ),
     "Global": (Flag("version", kinds.VERSION, "print the version and exit; raw prints all of it"),),
 }
 """All flags by group, as ``--help`` prints them."""

@@ -117,6 +117,7 @@ class RunOptions:
     vmodule: tuple[tuple[str, int], ...] = ()
 
     self_audit_period: Duration = _ONE_MINUTE
+    victim_patience: Duration = _ONE_MINUTE
 
     version: str = ""
 
@@ -190,8 +191,12 @@ def validate_options(options: RunOptions, row: VersionRow, gates: FeatureGates) 
         *_logging_faults(options, gates),
         *_metrics_faults(options, row),
     ]
-    if options.self_audit_period.seconds < 0:
-        faults.append(invalid("--self-audit-period", str(options.self_audit_period), "must not be negative"))
+    for name, duration in (
+        ("--self-audit-period", options.self_audit_period),
+        ("--victim-patience", options.victim_patience),
+    ):
+        if duration.seconds < 0:
+            faults.append(invalid(name, str(duration), "must not be negative"))
     oldest = options.min_compatibility_version
     if oldest is not None and _order(oldest) > _order(row.minor):
         faults.append(invalid("--min-compatibility-version", oldest, f"is above the emulated version {row.minor}"))

@@ -11,6 +11,7 @@ Source: k8s staging/src/k8s.io/kube-scheduler/framework/interface.go.
 
 import enum
 from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -81,8 +82,12 @@ class PreEnqueuePlugin(Plugin, Protocol):
 class HoldingPlugin(PreEnqueuePlugin, Protocol):
     """A plugin that may hold hundreds of pods back at a time, each until an event of its own."""
 
-    def holds_back(self, pod: PodInfo) -> bool:
-        """Whether `pre_enqueue` would still keep the pod out; asked at each event, before any hint."""
+    def held_back(self, about: Any) -> AbstractSet[PodUid]:
+        """The pods that `pre_enqueue` keeps out, and that no event lets in until it does not.
+
+        Args:
+            about: the object that something just happened to, or None; asked at each event, before any hint.
+        """
 
 
 @runtime_checkable
@@ -204,11 +209,13 @@ class PostFilterResult(NamedTuple):
         status: success if the pod may fit soon.
         nominated_node_name: where it may fit; empty clears an earlier nomination, None leaves it.
         eviction: who has to go for that.
+        awaited: who goes for that already, so that nobody else has to.
     """
 
     status: Status
     nominated_node_name: str | None = None
     eviction: Eviction | None = None
+    awaited: Eviction | None = None
 
 
 class NodeStatuses(Protocol):

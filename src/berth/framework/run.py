@@ -15,7 +15,7 @@ from berth.api.quantity import QuantityError
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
 from berth.framework.cycle_state import CycleState, StateNotFoundError
-from berth.framework.interface import NodeStatuses, PostFilterResult, PreFilterResult
+from berth.framework.interface import Eviction, NodeStatuses, PostFilterResult, PreFilterResult
 from berth.framework.profile import Profile
 from berth.framework.status import SUCCESS, Code, PluginError, Status, error, unresolvable, unschedulable
 
@@ -117,6 +117,7 @@ def run_post_filter(profile: Profile, state: CycleState, pod: PodInfo, statuses:
     reasons: list[str] = []
     rejector = ""
     nominated: str | None = None
+    awaited: Eviction | None = None
     for plugin in profile.post_filter:
         try:
             result = plugin.post_filter(state, pod, statuses)
@@ -132,7 +133,8 @@ def run_post_filter(profile: Profile, state: CycleState, pod: PodInfo, statuses:
         reasons.extend(status.reasons)
         rejector = rejector or plugin.name
         nominated = result.nominated_node_name if result.nominated_node_name is not None else nominated
-    return PostFilterResult(unschedulable(*reasons).by(rejector), nominated)
+        awaited = result.awaited or awaited
+    return PostFilterResult(unschedulable(*reasons).by(rejector), nominated, awaited=awaited)
 
 
 def run_reserve(profile: Profile, state: CycleState, pod: PodInfo, node_name: str) -> Status:

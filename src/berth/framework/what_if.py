@@ -48,6 +48,10 @@ class Guests:
         """All guests."""
         return np.arange(len(self.places), dtype=np.intp)
 
+    def per_place(self) -> Amounts:
+        """int64, shape (places,): how many guests each has."""
+        return np.bincount(self.places, minlength=len(self.rows))
+
     def at(self, place: int) -> "Guests":
         """The guests of one place alone; only for guests that are ordered by place."""
         start, stop = np.searchsorted(self.places, (place, place + 1)).tolist()

@@ -33,7 +33,8 @@ from berth.kube.session import STRATEGIC_MERGE_PATCH, Api
 
 _log = logging.getLogger(__name__)
 
-QUEUE_LIMIT = 1000
+QUEUE_LIMIT = 10_000  # a crowd of pods that make room for others is worth several thousand within seconds
+PILED_UP = 2_000  # from so many on, events do not wait for what is more urgent
 NOTE_LIMIT_BYTES = 1024
 _NOTE_END = b" ..."
 _NAME_LIMIT = 253
@@ -292,7 +293,7 @@ class EventRecorder:
 
     async def _let_urgent_things_pass(self) -> None:
         waited_s = 0.0
-        while waited_s < _LONGEST_YIELD_S and self._busy() and self._queue.qsize() < QUEUE_LIMIT // 2:
+        while waited_s < _LONGEST_YIELD_S and self._busy() and self._queue.qsize() < PILED_UP:
             await self._clock.sleep(_YIELD_S)
             waited_s += _YIELD_S
 

@@ -6,17 +6,20 @@ Source: k8s pkg/scheduler/backend/queue/scheduling_queue.go, ``runPreEnqueuePlug
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from berth.framework.interface import HoldingPlugin, PreEnqueuePlugin
 from berth.framework.status import Code, PluginError, Status, error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
+    from berth.api.meta import PodUid
     from berth.queueing.entries import QueuedPodInfo
     from berth.queueing.hints import HintBook
     from berth.queueing.observer import QueueObserver
+    from berth.queueing.unschedulable import Rejector
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -33,7 +36,7 @@ class Gate:
     ) -> None:
         self._plugins = dict(plugins)
         self._holders = {
-            (profile, plugin.name): plugin.holds_back
+            (profile, plugin.name): plugin
             for profile, row in plugins.items()
             for plugin in row
             if isinstance(plugin, HoldingPlugin)
@@ -52,10 +55,18 @@ class Gate:
             entry.gating_plugin, entry.gating_plugin_events = "", ()
         self._observer.pre_enqueue_ran(entry.profile, self._stopwatch() - start_s)
 
+    def is_holder(self, profile: str, plugin: str) -> bool:
+        """Whether a plugin may hold many pods back, and can tell which."""
+        return (profile, plugin) in self._holders
+
+    def held_back(self, about: Any) -> dict[Rejector, AbstractSet[PodUid]]:
+        """The pods that each such plugin keeps out, after something happened to the object *about*."""
+        return {rejector: holder.held_back(about) for rejector, holder in self._holders.items()}
+
     def stays_shut(self, entry: QueuedPodInfo) -> bool:
         """Whether the plugin that keeps a gated pod out is known to do so still; nothing is set or told of."""
-        holds_back = self._holders.get((entry.profile, entry.gating_plugin))
-        return holds_back is not None and holds_back(entry.info)
+        holder = self._holders.get((entry.profile, entry.gating_plugin))
+        return holder is not None and entry.uid in holder.held_back(None)
 
     def _in_order(self, entry: QueuedPodInfo) -> Sequence[PreEnqueuePlugin]:
         plugins = self._plugins.get(entry.profile, ())

@@ -8,7 +8,7 @@ Source: k8s pkg/scheduler/backend/queue/nominator.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from berth.api.meta import NodeName
 
@@ -19,19 +19,18 @@ if TYPE_CHECKING:
     from berth.api.pod import Pod
     from berth.cluster.pods import PodInfo
 
+_LONGEST_LOG: Final = 8192
+
 
 class Nominator:
-    """At most one node per pod; the pods of a node in the order of their nominations.
-
-    Attributes:
-        version: grows with every change, so that whoever derives something from the book knows when to do so anew.
-    """
+    """At most one node per pod; the pods of a node in the order of their nominations."""
 
     def __init__(self, lister: Callable[[PodKey], Pod | None]) -> None:
-        self.version = 0
         self._lister = lister
         self._node_of: dict[PodUid, NodeName] = {}
         self._on_node: dict[NodeName, dict[PodUid, PodInfo]] = {}
+        self._log: list[NodeName] = []  # the nodes of the latest changes
+        self._trimmed = 0  # how many changes before them are not in the log any more
 
     def __len__(self) -> int:
         """How many pods are nominated."""
@@ -56,7 +55,7 @@ class Nominator:
         node_name = NodeName(name)
         self._node_of[info.uid] = node_name
         self._on_node.setdefault(node_name, {})[info.uid] = info
-        self.version += 1
+        self._touch(node_name)
 
     def update(self, old: Pod | None, info: PodInfo) -> None:
         """Follow an update of a waiting pod; a nomination that only we know of stays."""
@@ -77,7 +76,17 @@ class Nominator:
         del pods[uid]
         if not pods:
             del self._on_node[node_name]
-        self.version += 1
+        self._touch(node_name)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change, so that whoever derives something from the book knows when to look again."""
+        return self._trimmed + len(self._log)
+
+    def touched_since(self, version: int) -> frozenset[NodeName] | None:
+        """The nodes that pods began or ceased to hope for since then; None if that is too long ago to tell."""
+        start = version - self._trimmed
+        return None if start < 0 else frozenset(self._log[start:])
 
     def node_of(self, uid: PodUid) -> NodeName | None:
         """Where a pod hopes to go."""
@@ -94,3 +103,10 @@ class Nominator:
     def pods_on(self, node_name: str) -> list[PodInfo]:
         """The pods that hope for a node, in the order of their nominations; also those in flight."""
         return list(self._on_node.get(NodeName(node_name), {}).values())
+
+    def _touch(self, node_name: NodeName) -> None:
+        self._log.append(node_name)
+        if len(self._log) > _LONGEST_LOG:
+            cut = len(self._log) // 2
+            del self._log[:cut]
+            self._trimmed += cut

@@ -58,7 +58,7 @@ class Places:
     ) -> None:
         self.active: KeyedHeap[PodKey, QueuedPodInfo] = KeyedHeap()
         self.backoff = BackoffQueue(settings, clock, sort_key)
-        self.unschedulable = UnschedulablePods(knows_profile)
+        self.unschedulable = UnschedulablePods(knows_profile, gate.is_holder)
         self._pop_from_backoff_q = settings.pop_from_backoff_q
         self._sort_key = sort_key
         self._gate = gate

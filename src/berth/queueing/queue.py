@@ -152,7 +152,7 @@ class SchedulingQueue:
         """
         if not self._hints.is_of_interest(event):
             return
-        candidates = self._candidates(event)
+        candidates = self._candidates(event, old if new is None else new)
         if pre_check is not None:
             candidates = [entry for entry in candidates if pre_check(entry.info)]
         self._move(candidates, event, old, new)
@@ -327,10 +327,11 @@ class SchedulingQueue:
             self.nominator.add(entry.info)
         return place
 
-    def _candidates(self, event: ClusterEvent) -> list[QueuedPodInfo]:
+    def _candidates(self, event: ClusterEvent, about: Any) -> list[QueuedPodInfo]:
         if event.is_wildcard:
             return list(self._places.unschedulable)
-        return self._places.unschedulable.rejected_by(self._hints.rejectors_to_ask(event))
+        rejectors = self._hints.rejectors_to_ask(event)
+        return self._places.unschedulable.rejected_by(rejectors, self._gate.held_back(about))
 
     def _move(self, candidates: Iterable[QueuedPodInfo], event: ClusterEvent, old: Any, new: Any) -> None:
         poppable = False

@@ -45,6 +45,8 @@ class Surroundings:
         stopwatch: measures searches, in seconds; None where they may take as long as they like.
         observer: hears what happens in the queue, in cycles and to objects; None if nobody does.
         max_in_unschedulable_s: how long a pod waits for an event before it is tried without one.
+        victim_patience_s: how long evicted pods may take beyond their grace period, before the pod that they go for is
+            tried elsewhere.
         registry: the plugins there are.
     """
 
@@ -57,6 +59,7 @@ class Surroundings:
     stopwatch: Callable[[], float] | None = None
     observer: SchedulerObserver | None = None
     max_in_unschedulable_s: float = 300.0
+    victim_patience_s: float = 60.0
     registry: Registry = field(default_factory=lambda: IN_TREE)
 
 
@@ -96,7 +99,11 @@ def build_engine(
         observer=around.observer,
         stopwatch=around.observer.stopwatch if around.observer else None,
     )
-    settings = EngineSettings(percentage_of_nodes_to_score=config.percentage_of_nodes_to_score, seed=around.seed)
+    settings = EngineSettings(
+        percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
+        seed=around.seed,
+        victim_patience_s=around.victim_patience_s,
+    )
     return Engine(profiles, cluster, queue, features, around.lister, settings, around.observer)
 
 

@@ -127,9 +127,13 @@ class DecisionLoop:
         if isinstance(instruction, Bind):
             self._bindings.start(instruction)
         elif isinstance(instruction, Report):
+            evict = instruction.evict
+            if evict is not None and evict.in_flight is not None:
+                self._evictions.start_before(evict, instruction)
+                return
             written = self._reporter.report(instruction)
-            if instruction.evict is not None:
-                self._evictions.start(instruction.evict, written)
+            if evict is not None:
+                self._evictions.start(evict, written)
         elif isinstance(instruction, GiveUp):
             self._reporter.gave_up(instruction)
 

@@ -5,6 +5,9 @@ schedulers know whose the room is before it is free.  A victim that is not bound
 condition that says why they go, and are deleted.  If that fails for a victim, the last one is left alone and the pod is
 tried again, after a pause that grows from failure to failure.
 
+With the gate SchedulerAsyncPreemption off the victims come first, all together, and what is told of the attempt tells
+how that went; decisions about other pods go on meanwhile.
+
 Source: k8s pkg/scheduler/framework/preemption/executor.go.
 """
 
@@ -19,12 +22,12 @@ from berth.cluster.pods import PodInfo
 from berth.framework.interface import Eviction
 from berth.kube.clock import SYSTEM_CLOCK, Clock
 from berth.kube.dispatcher import Dispatcher, PatchOutcome, PatchResult
-from berth.kube.errors import KubeError
+from berth.kube.errors import ApiError, KubeError
 from berth.runtime.binding import BindingTasks
 from berth.runtime.reports import Reporter
-from berth.runtime.tasks import Crowd
+from berth.runtime.tasks import Crowd, end
 from berth.scheduling.engine import Engine
-from berth.scheduling.instructions import Evict
+from berth.scheduling.instructions import Evict, Report
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +83,10 @@ class Evictions:
         """Tell the victims to go, once the nomination is *nominated* in the API server, or has failed to be."""
         self._crowd.start(self._run(evict, nominated))
 
+    def start_before(self, evict: Evict, report: Report) -> None:
+        """Tell the victims to go, all at once; then tell of the attempt, or of the first failure."""
+        self._crowd.start(self._run_before(evict, report))
+
     async def finish(self) -> None:
         """Wait until those that are under way now have come to their end."""
         await self._crowd.finish()
@@ -98,6 +105,27 @@ class Evictions:
         await self._pause(evict.eviction.preemptor.uid, ok=ok)
         self._engine.eviction_ended(evict, ok=ok)
 
+    async def _run_before(self, evict: Evict, report: Report) -> None:
+        start_s = self._clock.monotonic()
+        why = await self._carry_out_together(evict)
+        self._reporter.report(report if why is None else report.failed(why))
+        if why is None:
+            await self._cleared(evict.displaced)  # a failure is logged, and is of no consequence here
+        self._observer.preemption_executed(why is None, self._clock.monotonic() - start_s)
+        await self._pause(evict.eviction.preemptor.uid, ok=why is None)
+        self._engine.eviction_ended(evict, ok=why is None)
+
+    async def _carry_out_together(self, evict: Evict) -> str | None:
+        """Why a victim could not be told to go; None if all were.  The first failure ends it for those after it."""
+        tasks = [asyncio.create_task(self._tell(evict, victim)) for victim in evict.live]
+        try:
+            for told in asyncio.as_completed(tasks):
+                if (why := await told) is not None:
+                    return why
+            return None
+        finally:
+            await end(*tasks)
+
     async def _cleared(self, displaced: Sequence[Pod]) -> bool:
         outcomes = await asyncio.gather(*(self._reporter.clear_nomination(pod) for pod in displaced))
         return all(outcome.result is not PatchResult.FAILED for outcome in outcomes)
@@ -107,33 +135,35 @@ class Evictions:
         *others, last = evict.live
         if others:
             told = await asyncio.gather(*(self._tell(evict, victim) for victim in others))
-            if not all(told):
+            if any(why is not None for why in told):
                 return False
         evict.eviction.progress.reached_last(last.pod)
-        return await self._tell(evict, last)
+        return await self._tell(evict, last) is None
 
-    async def _tell(self, evict: Evict, victim: PodInfo) -> bool:
-        """Whether the victim has been told to go, or is gone."""
+    async def _tell(self, evict: Evict, victim: PodInfo) -> str | None:
+        """Why the victim could not be told to go; None if it has been, or is gone."""
         eviction = evict.eviction
         if self._given_up(victim, eviction.plugin):
             self._reporter.preempted(victim.pod, eviction, in_memory=True)
-            return True
+            return None
         if not self._engine.still_wanted(evict):
-            return True
-        return self._may_evict() and await self._delete(victim, eviction)
+            return None
+        return await self._delete(victim, eviction) if self._may_evict() else "leadership is in doubt"
 
-    async def _delete(self, victim: PodInfo, eviction: Eviction) -> bool:
+    async def _delete(self, victim: PodInfo, eviction: Eviction) -> str | None:
         marked = await self._reporter.mark_victim(victim.pod, eviction)
-        if marked.result in (PatchResult.GONE, PatchResult.FAILED):
-            return marked.result is PatchResult.GONE  # the reporter has told of the failure
+        if marked.result is PatchResult.GONE:
+            return None
+        if marked.result is PatchResult.FAILED:
+            return _words(marked.error)  # the reporter has told of the failure
         meta = victim.pod.metadata
         try:
             if await self._dispatcher.delete_pod(meta.namespace, meta.name, meta.uid):
                 self._reporter.preempted(victim.pod, eviction, in_memory=False)
         except KubeError as fault:
             _log.warning("evicting pod %s for pod %s: %s", victim.key, eviction.preemptor.key, fault)
-            return False
-        return True
+            return _words(fault)
+        return None
 
     def _given_up(self, victim: PodInfo, plugin: str) -> bool:
         """Whether the placement of a pod that is not bound yet is given up."""
@@ -152,3 +182,8 @@ class Evictions:
         if len(self._failures) > _REMEMBERED:
             del self._failures[next(iter(self._failures))]
         await self._clock.sleep(min(_FIRST_PAUSE_S * 2 ** min(failures, 10), _LONGEST_PAUSE_S))
+
+
+def _words(fault: KubeError | None) -> str:
+    """What the API server said, as the reference repeats it."""
+    return fault.message if isinstance(fault, ApiError) and fault.message else str(fault)

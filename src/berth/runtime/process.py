@@ -352,6 +352,7 @@ class Process:
             stopwatch=self._clock.monotonic,
             observer=self._metrics,
             max_in_unschedulable_s=options.pod_max_in_unschedulable_pods_duration.seconds,
+            victim_patience_s=options.victim_patience.seconds,
         )
 
     def _wall_s(self) -> float:

@@ -8,10 +8,10 @@ Source: k8s pkg/scheduler/schedule_one.go, ``schedulePod``.
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
-from berth.api.meta import PodUid
 from berth.cluster.cache import Cluster
 from berth.cluster.columns import Rows
 from berth.cluster.pods import PodInfo
@@ -31,14 +31,12 @@ from berth.scheduling.diagnosis import (
 )
 from berth.scheduling.equivalence import EquivalenceClasses, Kept
 from berth.scheduling.observer import CycleObserver, NoCycleObserver, Steps
+from berth.scheduling.promises import NominatedPods, NominationLog, Promises
 from berth.scheduling.sampling import Sampler, num_feasible_nodes_to_find
 from berth.scheduling.scoring import Scored, Scoring
 from berth.scheduling.selection import select
 from berth.scheduling.verdicts import FEASIBLE, CycleError, Verdicts, judge, placed_filters
-from berth.scheduling.what_if import Promised, Questioner, promised_among, promised_rows
-
-NominatedPods = Callable[[str], Sequence[PodInfo]]
-"""Node name -> the waiting pods that were promised room there."""
+from berth.scheduling.what_if import Hopeful, Promised, Questioner
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +63,8 @@ class NoNodes:
 
 Outcome = Found | FitError | NoNodes
 
+_UNASKED: Final[tuple[tuple[PodInfo, ...], int]] = ((), FEASIBLE)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Search:
@@ -79,21 +79,6 @@ class _Search:
     kept: Kept | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Promises:
-    """Who was promised room, of those that count against pods of some priority.
-
-    Attributes:
-        key: what it follows from; None if that cannot be told.
-        by_row: row -> who was promised it.
-        holders: uid -> the row that this pod was promised.
-    """
-
-    key: tuple[int, int, int] | None
-    by_row: dict[int, list[PodInfo]]
-    holders: dict[PodUid, int]
-
-
 class Algorithm:
     """The search of one profile.
 
@@ -102,7 +87,7 @@ class Algorithm:
         cluster: the nodes and pods.
         nominated: who was promised room where.
         nominated_nodes: the nodes where anybody was.
-        nominations_version: grows whenever a pod is promised a node, or loses such a promise; None if nobody counts.
+        nomination_log: tells what changed of that; None if nobody does.
         percentage_of_nodes_to_score: how many nodes to look at; 0 for all.
         seed: settles ties.
         observer: hears of the steps.
@@ -115,14 +100,14 @@ class Algorithm:
         nominated: NominatedPods,
         *,
         nominated_nodes: Callable[[], Collection[str]],
-        nominations_version: Callable[[], int] | None = None,
+        nomination_log: NominationLog | None = None,
         percentage_of_nodes_to_score: int = 0,
         seed: int = 0,
         observer: CycleObserver | None = None,
     ) -> None:
         self.profile = profile
         self._cluster, self._table = cluster, cluster.table
-        self._nominated, self._nominated_nodes = nominated, nominated_nodes
+        self._promises = Promises(self._table, nominated, nominated_nodes, nomination_log)
         own = profile.percentage_of_nodes_to_score
         self._percentage = percentage_of_nodes_to_score if own is None else own
         self._seed = seed
@@ -134,9 +119,6 @@ class Algorithm:
         self._filters = placed_filters(profile)
         self._questioner = Questioner(profile, self._table)
         self._sampler = Sampler()
-        self._version = nominations_version
-        self._promises: _Promises | None = None
-        self._promised_by_row: dict[int, list[PodInfo]] | None = None  # of the attempt at hand
 
     def schedule(self, state: CycleState, pod: PodInfo, attempt: int, *, in_full: bool = False) -> Outcome:
         """Find the node for *pod*.
@@ -153,7 +135,7 @@ class Algorithm:
         num_all = len(self._table)
         if not num_all:
             return NoNodes()
-        self._promised_by_row = None
+        self._promises.begin()
         steps = self.steps
         start_s = steps.now()
         narrowed = run_pre_filter(self.profile, state, pod)
@@ -197,11 +179,11 @@ class Algorithm:
         Raises:
             TrialError: a filter cannot answer for all nodes at once.
         """
-        return self._questioner.trial(state, pod, guests, self._promised(pod, guests.rows))
+        return self._questioner.trial(state, pod, guests, self._promises.about(pod, guests.rows))
 
     def live_trial(self, state: CycleState, pod: PodInfo, guests: Guests) -> Trial:
         """What if pods came and went on one node?"""
-        return self._questioner.live_trial(state, pod, guests, self._promised(pod, guests.rows))
+        return self._questioner.live_trial(state, pod, guests, self._promises.about(pod, guests.rows))
 
     def _search(self, state: CycleState, pod: PodInfo, narrowed: PreFilterOutcome) -> _Search:
         preferred = self._preferred(state, pod)
@@ -222,10 +204,10 @@ class Algorithm:
             if placed[1].name not in state.skip_filter:
                 answers.ask(placed, state, pod)
         wanted = self._wanted(len(self._table))
-        if wanted is None and not self._nominated_nodes():
+        if wanted is None and not self._promises:
             return _Search(answers.feasible, answers.verdicts, kept=kept)
         whole = answers.verdicts()
-        if self._nominated_nodes():
+        if self._promises:
             rows = self._table.live_rows()
             verdicts = whole[rows]
             self._apply_nominations(state, pod, rows, verdicts, kept)
@@ -263,60 +245,36 @@ class Algorithm:
 
         Source: k8s pkg/scheduler/framework/runtime/framework.go, ``RunFilterPluginsWithNominatedPods``.
         """
-        promised = self._promised(pod, rows)
+        promised = self._promises.about(pod, rows)
         if not promised.by_place:
             return
         spots = np.array(list(promised.by_place), dtype=np.intp)
-        others = list(promised.by_place.values())
         if kept is None or any(plugin.name not in state.skip_filter for _, plugin in self._classes.cluster_filters):
-            with_others = self._with(others, state, pod, rows[spots])
+            with_others = self._with(list(promised.by_place.values()), promised, state, pod, rows[spots])
         else:
-            with_others = self._kept_with(kept, others, state, pod, rows[spots])
+            with_others = self._kept_with(kept, promised, state, pod, rows[spots])
         verdicts[spots] = np.where(with_others == FEASIBLE, verdicts[spots], with_others)
 
-    def _with(self, others: Sequence[Sequence[PodInfo]], state: CycleState, pod: PodInfo, rows: Rows) -> Verdicts:
-        """The verdicts about *rows* if *others*, some for each row, ran there."""
-        return self._questioner.with_promised(state, pod, rows, Promised(dict(enumerate(others))))
-
-    def _kept_with(
-        self, kept: Kept, others: Sequence[Sequence[PodInfo]], state: CycleState, pod: PodInfo, rows: Rows
+    def _with(
+        self, others: Sequence[Hopeful], promised: Promised, state: CycleState, pod: PodInfo, rows: Rows
     ) -> Verdicts:
+        """The verdicts about *rows* if *others*, some of those *promised* for each row, ran there."""
+        asked = Promised(dict(enumerate(others)), promised.samples)
+        return self._questioner.with_promised(state, pod, rows, asked)
+
+    def _kept_with(self, kept: Kept, promised: Promised, state: CycleState, pod: PodInfo, rows: Rows) -> Verdicts:
         """The same, where only filters of scope ROW have a say: what was found for a pod like this one holds."""
-        found = [kept.promised.get(row) for row in rows.tolist()]
-        known = [each is not None and each[0] == who for each, who in zip(found, others, strict=True)]
-        verdicts = np.array([each[1] if each else FEASIBLE for each in found], dtype=np.int32)
-        missing = np.flatnonzero(~np.array(known))
-        if len(missing):
-            asked = [others[i] for i in missing.tolist()]
-            verdicts[missing] = self._with(asked, state, pod, rows[missing])
-            for row, who, verdict in zip(rows[missing].tolist(), asked, verdicts[missing].tolist(), strict=True):
-                kept.promised[row] = (who, verdict)
+        others = list(promised.by_place.values())
+        found = [kept.promised.get(row, _UNASKED) for row in rows.tolist()]
+        verdicts = np.array([verdict for _, verdict in found], dtype=np.int32)
+        missing = [i for i, (who, _) in enumerate(found) if who is not others[i].pods and who != others[i].pods]
+        if missing:
+            spots = np.array(missing, dtype=np.intp)
+            asked = [others[i] for i in missing]
+            verdicts[spots] = self._with(asked, promised, state, pod, rows[spots])
+            for row, who, verdict in zip(rows[spots].tolist(), asked, verdicts[spots].tolist(), strict=True):
+                kept.promised[row] = (who.pods, verdict)
         return verdicts
-
-    def _promised(self, pod: PodInfo, rows: Rows) -> Promised:
-        """Who counts against *pod* on which of *rows*; worked out once in an attempt."""
-        if len(rows) == 1 and self._promised_by_row is None:
-            names = [self._table.name(int(rows[0]))]
-            by_row = promised_rows(self._table, pod.priority, names, self._nominated)
-            others = {row: [other for other in who if other.uid != pod.uid] for row, who in by_row.items()}
-            return promised_among(rows, {row: who for row, who in others.items() if who})
-        if self._promised_by_row is None:
-            self._promised_by_row = self._all_promised(pod)
-        return promised_among(rows, self._promised_by_row)
-
-    def _all_promised(self, pod: PodInfo) -> dict[int, list[PodInfo]]:
-        """The same for all rows; what holds for pods of one priority is kept until something is promised anew."""
-        key = None if self._version is None else (self._version(), self._table.membership, pod.priority)
-        promises = self._promises
-        if promises is None or key is None or promises.key != key:
-            by_row = promised_rows(self._table, pod.priority, self._nominated_nodes(), self._nominated)
-            holders = {other.uid: row for row, others in by_row.items() for other in others}
-            promises = self._promises = _Promises(key, by_row, holders)
-        own_row = promises.holders.get(pod.uid)
-        if own_row is None:
-            return promises.by_row
-        others = [other for other in promises.by_row[own_row] if other.uid != pod.uid]
-        return {row: who for row, who in {**promises.by_row, own_row: others}.items() if who}
 
     def _rejected(self, search: _Search, narrowed: PreFilterOutcome) -> RejectedNodes:
         rows = self._table.live_rows() if search.rows is None else search.rows

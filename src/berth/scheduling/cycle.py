@@ -52,12 +52,14 @@ class Failure:
         fit_error: who rejected it; None where the attempt broke off.
         nominated_node_name: what becomes of its nomination: a node, `CLEAR` or `KEEP`.
         eviction: who has to go so that it may fit there.
+        awaited: who goes for it already.
     """
 
     status: Status
     fit_error: FitError | None = None
     nominated_node_name: str | None = CLEAR
     eviction: Eviction | None = None
+    awaited: Eviction | None = None
 
 
 def run_cycle(algorithm: Algorithm, cluster: Cluster, pod: PodInfo, attempt: int) -> Placement | Failure:
@@ -92,7 +94,8 @@ def _make_room(algorithm: Algorithm, state: CycleState, pod: PodInfo, fit_error:
     if result.status.code is Code.ERROR:
         _log.error("PostFilter of pod %s failed: %s", pod.key, result.status.message)
     fit_error = fit_error.with_post_filter_message(result.status.message)
-    return Failure(unschedulable(fit_error.message), fit_error, result.nominated_node_name, result.eviction)
+    status = unschedulable(fit_error.message)
+    return Failure(status, fit_error, result.nominated_node_name, result.eviction, result.awaited)
 
 
 def _place(

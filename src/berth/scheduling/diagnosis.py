@@ -5,6 +5,7 @@ Source: k8s pkg/scheduler/framework/types.go, ``Diagnosis`` and ``FitError``.
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -41,6 +42,11 @@ class RejectedNodes:
         self._rows, self._verdicts = rows[rejected], verdicts[rejected]
         self.absent, self.narrowing = absent, narrowing
 
+    @cached_property
+    def _counts(self) -> list[tuple[int, int]]:
+        """Each verdict and how many nodes it is about."""
+        return list(tally(self._verdicts))
+
     def __len__(self) -> int:
         """How many nodes have an answer of their own."""
         return len(self._rows)
@@ -53,7 +59,7 @@ class RejectedNodes:
 
     def by_node(self) -> dict[str, Status]:
         """The answer for each node that has one of its own."""
-        words = {verdict: explain(self._profile, verdict) for verdict, _ in tally(self._verdicts)}
+        words = {verdict: explain(self._profile, verdict) for verdict, _ in self._counts}
         return {
             self._table.name(row): words[verdict]
             for row, verdict in zip(self._rows.tolist(), self._verdicts.tolist(), strict=True)
@@ -61,15 +67,15 @@ class RejectedNodes:
 
     def rows_of(self, code: Code) -> Rows:
         """The nodes that were answered with *code*, ascending."""
-        wanted = [verdict for verdict, _ in tally(self._verdicts) if explain(self._profile, verdict).code is code]
-        found = self._rows[np.isin(self._verdicts, wanted)]
+        wanted = [verdict for verdict, _ in self._counts if explain(self._profile, verdict).code is code]
+        found = self._rows if len(wanted) == len(self._counts) else self._rows[np.isin(self._verdicts, wanted)]
         if self.absent.code is code:
             found = np.union1d(found, np.setdiff1d(self._table.live_rows(), self._rows))
         return np.sort(found)
 
     def tally(self) -> list[tuple[Status, int]]:
         """Each answer, and for how many nodes it was given; absent nodes not counted."""
-        return [(explain(self._profile, verdict), count) for verdict, count in tally(self._verdicts)]
+        return [(explain(self._profile, verdict), count) for verdict, count in self._counts]
 
     def rejectors(self) -> frozenset[str]:
         """The plugins that rejected some node, by name or by judgement."""

@@ -41,6 +41,7 @@ from berth.queueing.entries import QueuedPodInfo
 from berth.queueing.queue import QueueError, SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
+from berth.scheduling.diagnosis import FitError
 from berth.scheduling.instructions import Bind, Drop, Evict, Instruction, Report
 from berth.scheduling.nominations import Nominations
 from berth.scheduling.observer import EngineObserver, NoCycleObserver
@@ -119,7 +120,7 @@ class Engine:
                 cluster,
                 queue.nominator.pods_on,
                 nominated_nodes=queue.nominator.nodes,
-                nominations_version=lambda: queue.nominator.version,
+                nomination_log=queue.nominator,
                 percentage_of_nodes_to_score=settings.percentage_of_nodes_to_score,
                 seed=settings.seed,
                 observer=observer,
@@ -355,11 +356,27 @@ class Engine:
         for which it was held back: that will not happen again.
         """
         evict.eviction.progress.ended()
-        self.nominations.victims_told(evict)
+        self.nominations.victims_told(evict.eviction)
         preemptor = evict.eviction.preemptor.pod
+        if evict.in_flight is not None:
+            self._return(evict.in_flight, evict, ok=ok)
         entry = self.queue.get_pod(preemptor.key)
         if not ok or (entry is not None and entry.gated):
             self.queue.activate([preemptor])
+
+    def _return(self, queued: QueuedPodInfo, evict: Evict, *, ok: bool) -> None:
+        """The attempt at a pod, of which its evictions were a part, is over; if they failed, promises are as before."""
+        now = self._lister(queued.key)
+        if now is None or now.uid != queued.uid or now.spec.node_name:
+            self.queue.done(queued.uid)
+        else:
+            queued.info = queued.info.next(now)
+            self._requeue(queued)
+        if not ok:
+            waiting = (self.queue.get_pod(pod.key) for pod in (queued.pod, *evict.displaced))
+            for entry in waiting:
+                if entry is not None:
+                    self.queue.nominator.add(entry.info)
 
     # -- failures -------------------------------------------------------------------------------------------------
 
@@ -379,8 +396,11 @@ class Engine:
             self.queue.done(pod.uid)
         else:
             queued.info = queued.info.next(now)
-            evict = self._prepare_eviction(failure.eviction)
-            self._requeue(queued)
+            evict = self._prepare_eviction(failure.eviction, queued)
+            if failure.awaited is not None:
+                self.nominations.victims_go(failure.awaited)
+            if evict is None or evict.in_flight is None:
+                self._requeue(queued)
             self.queue.nominator.add(queued.info, failure.nominated_node_name)
         return Report(
             pod=now or pod,
@@ -390,18 +410,21 @@ class Engine:
             nominated_node_name=failure.nominated_node_name,
             evict=evict,
             victims=None if failure.eviction is None else len(failure.eviction.victims),
+            after_failure=None if evict is None else partial(_without_room, failure.fit_error),
         )
 
-    def _prepare_eviction(self, eviction: Eviction | None) -> Evict | None:
+    def _prepare_eviction(self, eviction: Eviction | None, queued: QueuedPodInfo) -> Evict | None:
         """From now on the pod is held back, and less important pods have no claim to the node any more."""
         if eviction is None:
             return None
         live = tuple(victim for victim in eviction.victims if victim.pod.metadata.deletion_timestamp is None)
         if not live:
+            self.nominations.victims_go(eviction)
             return None
         eviction.progress.started()
         displaced = self.nominations.displaced_by(eviction.preemptor, eviction.node_name)
-        return Evict(eviction=eviction, live=live, displaced=displaced)
+        in_flight = None if self._features.enabled("SchedulerAsyncPreemption") else queued
+        return Evict(eviction=eviction, live=live, displaced=displaced, in_flight=in_flight)
 
     def _requeue(self, queued: QueuedPodInfo) -> None:
         try:
@@ -491,3 +514,9 @@ class Engine:
 
 def _nobody_asks(uid: PodUid) -> None:
     del uid
+
+
+def _without_room(fit_error: FitError | None, why: str) -> str:
+    """The text of a failure, in which no room could be made because of *why*."""
+    told = f"preemption: {why}"
+    return told if fit_error is None else fit_error.with_post_filter_message(told).message

@@ -3,7 +3,8 @@
 The shell performs instructions and reports back with new events.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from berth.api.meta import NodeName
 from berth.api.pod import Pod
@@ -44,11 +45,13 @@ class Evict:
         eviction: who, and for whom.
         live: those of the victims that are not going already, most important first; never empty.
         displaced: less important pods whose nomination for the node is to be cleared.
+        in_flight: the pod, if the attempt at it is over, and told of, only once the victims have been told.
     """
 
     eviction: Eviction
     live: tuple[PodInfo, ...]
     displaced: tuple[Pod, ...]
+    in_flight: QueuedPodInfo | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +65,9 @@ class Report:
         message: the whole text.
         nominated_node_name: what to set ``status.nominatedNodeName`` to; empty clears it, None leaves it.
         update_status: whether the condition is to be written too.
-        evict: who is to be told to go, once the nomination is written; None if nobody.
+        evict: who is to be told to go, once the nomination is written, or before; None if nobody.
         victims: how many pods have to go, also those that are going already; None if no node was chosen for that.
+        after_failure: what the message is if victims that come first cannot be told to go, by the reason for that.
     """
 
     pod: Pod
@@ -74,6 +78,12 @@ class Report:
     update_status: bool = True
     evict: Evict | None = None
     victims: int | None = None
+    after_failure: Callable[[str], str] | None = None
+
+    def failed(self, why: str) -> "Report":
+        """What to tell instead if a victim could not be told to go: the pod keeps the nomination that it had."""
+        message = self.message if self.after_failure is None else self.after_failure(why)
+        return replace(self, message=message, nominated_node_name=None, evict=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,15 +17,16 @@ from berth.api.meta import PodKey, PodUid
 from berth.api.pod import Pod
 from berth.cluster.cache import Cluster
 from berth.cluster.pods import PodInfo
+from berth.framework.interface import Eviction
 from berth.queueing.queue import SchedulingQueue
-from berth.scheduling.instructions import Evict, GiveUp
+from berth.scheduling.instructions import GiveUp
 
 
 @dataclass(slots=True, eq=False)
 class _Pending:
     """A promise that holds once all victims are gone; the deadline is set when it is first looked at."""
 
-    evict: Evict
+    eviction: Eviction
     deadline_s: float | None = None
 
 
@@ -87,9 +88,15 @@ class Nominations:
             self._try_without(other)
         return tuple(other.pod for other in displaced)
 
-    def victims_told(self, evict: Evict) -> None:
+    def victims_told(self, eviction: Eviction) -> None:
         """All victims have been told to go."""
-        self._pending[evict.eviction.preemptor.uid] = _Pending(evict)
+        self._pending[eviction.preemptor.uid] = _Pending(eviction)
+
+    def victims_go(self, eviction: Eviction) -> None:
+        """All victims go already, told by somebody else, or by ourselves before we were started anew."""
+        known = self._pending.get(eviction.preemptor.uid)
+        if known is None or known.eviction.node_name != eviction.node_name:
+            self._pending[eviction.preemptor.uid] = _Pending(eviction)
 
     def node_gone(self, name: str) -> None:
         """Give up all promises of ours of this node."""
@@ -104,7 +111,7 @@ class Nominations:
             now_s: from any start, never running backwards.
         """
         for uid, pending in list(self._pending.items()):
-            eviction = pending.evict.eviction
+            eviction = pending.eviction
             here = [victim for victim in eviction.victims if self._cluster.placed(victim.uid) is not None]
             if not here or not self._waits(eviction.preemptor) or self._queue.nominator.node_of(uid) is None:
                 del self._pending[uid]

@@ -11,18 +11,18 @@ Source: k8s pkg/scheduler/framework/runtime/framework.go, ``RunFilterPluginsWith
 pkg/scheduler/framework/preemption/preemption.go.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from berth.api.quantity import QuantityError
+from berth.api.meta import PodUid
 from berth.cluster.columns import Rows
 from berth.cluster.nodes import NodeTable
 from berth.cluster.pods import PodInfo
-from berth.cluster.ranking import PodKinds
 from berth.framework.cycle_state import CycleState
 from berth.framework.interface import BoardFilter, FilterPlugin, IgnoresPods, PreFilterExtensions
 from berth.framework.profile import Profile
@@ -35,14 +35,34 @@ _FAULT: Final = -16  # a plugin could not answer
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Hopeful:
+    """Pods that were promised one node.
+
+    Attributes:
+        pods: these pods.
+        kinds: which of `Promised.samples` each is like.
+    """
+
+    pods: tuple[PodInfo, ...]
+    kinds: tuple[int, ...]
+
+    def without(self, uid: PodUid) -> "Hopeful":
+        """All of them but one."""
+        kept = [i for i, pod in enumerate(self.pods) if pod.uid != uid]
+        return Hopeful(tuple(self.pods[i] for i in kept), tuple(self.kinds[i] for i in kept))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Promised:
     """Pods that were promised the nodes in question.
 
     Attributes:
         by_place: place -> who was promised it; only places where anybody was.
+        samples: a pod of each kind.
     """
 
-    by_place: Mapping[int, Sequence[PodInfo]]
+    by_place: Mapping[int, Hopeful]
+    samples: Sequence[PodInfo] = ()
 
 
 class Questioner:
@@ -79,7 +99,8 @@ class Questioner:
 
     def live_trial(self, state: CycleState, pod: PodInfo, guests: Guests, promised: Promised) -> "LiveTrial":
         """A question about *pod* on the one node that the guests are on."""
-        others = promised.by_place.get(0, ())
+        hopeful = promised.by_place.get(0)
+        others = () if hopeful is None else hopeful.pods
         return LiveTrial(self._profile, self._table, self._extensions, state, pod, guests, others)
 
     def with_promised(self, state: CycleState, pod: PodInfo, rows: Rows, promised: Promised) -> Verdicts:
@@ -98,7 +119,7 @@ class Questioner:
                 raise CycleError(str(fault)) from fault
         verdicts = np.zeros(len(rows), dtype=np.int32)
         for place, others in promised.by_place.items():
-            alone = Promised({0: others})
+            alone = Promised({0: others}, promised.samples)
             with self.live_trial(state, pod, _nobody(rows[place : place + 1]), alone) as asked:
                 verdicts[place] = asked.with_promised()
                 if verdicts[place] == _FAULT:
@@ -368,60 +389,14 @@ def _joined(guests: Guests, promised: Promised) -> Guests:
     """The same guests, and after them those who were promised a node."""
     if not promised.by_place:
         return guests
-    own, kinds = len(guests), PodKinds()
-    pods = [pod for others in promised.by_place.values() for pod in others]
-    places = [place for place, others in promised.by_place.items() for _ in others]
-    numbers = [kinds.number(pod) + len(guests.samples) for pod in pods]
+    own, hopeful = len(guests), promised.by_place.values()
+    pods = list(chain.from_iterable(each.pods for each in hopeful))
+    kinds = np.array(list(chain.from_iterable(each.kinds for each in hopeful)), dtype=np.intp)
+    places = np.repeat(np.array(list(promised.by_place), dtype=np.intp), [len(each.pods) for each in hopeful])
     return Guests(
         guests.rows,
-        np.concatenate([guests.places, np.array(places, dtype=np.intp)]),
-        np.concatenate([guests.kinds, np.array(numbers, dtype=np.intp)]),
-        (*guests.samples, *kinds.samples),
+        np.concatenate([guests.places, places]),
+        np.concatenate([guests.kinds, kinds + len(guests.samples)]),
+        (*guests.samples, *promised.samples),
         lambda guest: guests.pod(guest) if guest < own else pods[guest - own],
     )
-
-
-def promised_rows(
-    table: NodeTable, priority: int, nodes: Collection[str], pods_on: Callable[[str], Sequence[PodInfo]]
-) -> dict[int, list[PodInfo]]:
-    """Row -> who counts there against pods of *priority*, having been promised that node.
-
-    Left out are pods that run there already, and those whose requests are malformed: they can be placed nowhere, so
-    they take no room.
-
-    Args:
-        table: the nodes.
-        priority: of the pod that waits.
-        nodes: the names of the nodes in question.
-        pods_on: name -> who was promised that node.
-    """
-    by_row: dict[int, list[PodInfo]] = {}
-    for name in nodes:
-        row = table.row_of(name)
-        if row is None:
-            continue
-        there = table.pods(row)
-        others = [
-            other for other in pods_on(name) if other.priority >= priority and other.uid not in there and _counts(other)
-        ]
-        if others:
-            by_row[row] = others
-    return by_row
-
-
-def promised_among(rows: Rows, by_row: Mapping[int, Sequence[PodInfo]]) -> Promised:
-    """The part of *by_row* that is about *rows*, which ascend."""
-    if not by_row or not len(rows):
-        return Promised({})
-    wanted = list(by_row)
-    spots = np.minimum(np.searchsorted(rows, wanted), len(rows) - 1)
-    found = rows[spots] == wanted
-    return Promised({int(spots[i]): by_row[wanted[i]] for i in np.flatnonzero(found).tolist()})
-
-
-def _counts(pod: PodInfo) -> bool:
-    try:
-        _ = pod.likeness, pod.taken_non_zero
-    except QuantityError:
-        return False
-    return True

@@ -4,6 +4,7 @@ Source: k8s pkg/scheduler/framework/preemption/util.go, ``FilterPodsWithPDBViola
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
@@ -25,8 +26,7 @@ def violating(budgets: Iterable[PodDisruptionBudget], guests: Guests) -> Mask:
     """
     broken: Mask = np.zeros(len(guests), dtype=np.bool_)
     for budget in budgets:
-        selector = _selector(budget)
-        counted = guests.weights(lambda pod: _is_for(budget, selector, pod)) > 0  # noqa: B023 - called at once
+        counted = guests.weights(partial(_is_for, budget, _selector(budget))) > 0
         if not counted.any():
             continue
         if budget.status.disrupted_pods:

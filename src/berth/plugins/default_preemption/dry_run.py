@@ -95,7 +95,7 @@ def dry_run(
     except TrialError:
         found = _ask_one_by_one(statuses, guests, breaks_budget)
     answers = list(found.answers.items())
-    empty = len(rows) - len(np.unique(guests.places))
+    empty = len(rows) - int(np.count_nonzero(guests.per_place()))
     if empty:
         answers.append((NO_VICTIMS, empty))
     return DryRun(ranks, guests, found.is_victim, breaks_budget, tuple(answers), found.candidates, found.spared)
@@ -131,7 +131,7 @@ class _Found:
 
 def _ask(trial: Trial, guests: Guests, breaks_budget: Mask) -> _Found:
     """One question to the filters, from all pods gone to as many as possible given back."""
-    many = np.bincount(guests.places, minlength=len(guests.rows))
+    many = guests.per_place()
     occupied = np.flatnonzero(many)
     trial.move(guests.everyone(), -1)
     verdicts = trial.judge(occupied)

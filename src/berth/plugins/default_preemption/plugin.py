@@ -14,10 +14,12 @@ pkg/scheduler/framework/preemption/preemption.go; KEP-4832.
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import numpy as np
 
+from berth.api.meta import PodUid
 from berth.api.pod import Pod
 from berth.cluster.kinds import POD_DISRUPTION_BUDGET
 from berth.cluster.objects import Kind
@@ -71,20 +73,25 @@ class DefaultPreemption:
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Unresolvable as long as victims of the pod have not been told to go."""
-        return _WAITING if self.holds_back(pod) else SUCCESS
+        return _WAITING if self._is_beside_cycles and self._running.is_running(pod.uid) else SUCCESS
 
-    def holds_back(self, pod: PodInfo) -> bool:
-        """Whether victims of the pod have not been told to go."""
-        return self._is_beside_cycles and self._running.is_running(pod.uid)
+    def held_back(self, about: Any) -> AbstractSet[PodUid]:
+        """The pods whose victims have not all been told to go."""
+        if not self._is_beside_cycles:
+            return frozenset()
+        return self._running.held_back(about.key if isinstance(about, Pod) else None)
 
     def post_filter(self, state: CycleState, pod: PodInfo, statuses: NodeStatuses) -> PostFilterResult:
         """Success with a node and those who have to go there; unschedulable where that helps nowhere."""
         del state
         if self._refuses_group_members and pod.pod.spec.scheduling_group is not None:
             return _failed(unschedulable("not eligible due to workload aware preemption enabled"))
-        refusal = self._why_not_eligible(pod, statuses)
-        if refusal:
-            return _failed(unschedulable(refusal))
+        if pod.pod.spec.preemption_policy == _NEVER:
+            return _failed(unschedulable("not eligible due to preemptionPolicy=Never."))
+        awaited = self._awaited(pod, statuses)
+        if awaited is not None:
+            text = "not eligible due to a terminating pod on the nominated node."
+            return _failed(unschedulable(text))._replace(awaited=awaited)
         if not statuses.num_all_nodes:
             return _failed(error("no nodes available"))
         rows = statuses.unschedulable_rows()
@@ -94,18 +101,15 @@ class DefaultPreemption:
             return self._no_candidate(found, statuses.num_all_nodes)
         return self._evict(pod, found, choose(found, self._sampled(pod, found)))
 
-    def _why_not_eligible(self, pod: PodInfo, statuses: NodeStatuses) -> str:
-        """Why the pod may not evict others; empty if it may."""
-        if pod.pod.spec.preemption_policy == _NEVER:
-            return "not eligible due to preemptionPolicy=Never."
+    def _awaited(self, pod: PodInfo, statuses: NodeStatuses) -> Eviction | None:
+        """Who goes for the pod already, so that it may not evict others; None if nobody does."""
         name = pod.pod.status.nominated_node_name
         if not name or statuses.get(name).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
-            return ""
+            return None
         row = self._table.row_of(name)
         there = () if row is None else self._table.pods(row).values()
-        if any(self._will_go_for(pod, other) for other in there):
-            return "not eligible due to a terminating pod on the nominated node."
-        return ""
+        going = tuple(other for other in there if self._will_go_for(pod, other))
+        return self._eviction(pod, name, going) if going else None
 
     def _will_go_for(self, pod: PodInfo, other: PodInfo) -> bool:
         return (
@@ -125,11 +129,14 @@ class DefaultPreemption:
     def _evict(self, pod: PodInfo, found: DryRun, place: int) -> PostFilterResult:
         node_name, victims = self._table.name(int(found.ranks.rows[place])), found.victims(place)
         text = f"preemption: found a potential placement for pod on node {node_name}, preempting {len(victims)} victims"
-        eviction = Eviction(
-            preemptor=pod, node_name=node_name, victims=victims, plugin=self.name, progress=self._running.of(pod.uid)
-        )
+        eviction = self._eviction(pod, node_name, victims)
         status = Status(Code.SUCCESS, (text,)) if self._tells_success else SUCCESS
         return PostFilterResult(status, node_name, eviction)
+
+    def _eviction(self, pod: PodInfo, node_name: str, victims: tuple[PodInfo, ...]) -> Eviction:
+        return Eviction(
+            preemptor=pod, node_name=node_name, victims=victims, plugin=self.name, progress=self._running.of(pod.uid)
+        )
 
     def _no_candidate(self, found: DryRun, num_all_nodes: int) -> PostFilterResult:
         faults = [status.message for status, _ in found.answers if status.code is Code.ERROR]

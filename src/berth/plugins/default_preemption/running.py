@@ -7,6 +7,7 @@ Source: k8s pkg/scheduler/framework/preemption/executor.go, ``IsPodRunningPreemp
 """
 
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from berth.api.meta import PodKey, PodUid
@@ -29,7 +30,9 @@ class Running:
 
     def __init__(self, lister: Lister) -> None:
         self._lister = lister
-        self._preempting: dict[PodUid, PodKey | None] = {}
+        self._preempting: dict[PodUid, PodKey | None] = {}  # and the last victim, once the others have been told
+        self._held: dict[PodUid, None] = {}  # those of them who have to wait
+        self._held_by: dict[PodKey, PodUid] = {}  # last victim -> who waits for it to go
         self.stuck: dict[PodUid, None] = {}
 
     def of(self, preemptor: PodUid) -> "Progress":
@@ -39,15 +42,32 @@ class Running:
     def started(self, preemptor: PodUid) -> None:
         """Victims are about to be told to go."""
         self._preempting[preemptor] = None
+        self._held[preemptor] = None
 
     def reached_last(self, preemptor: PodUid, victim: PodKey) -> None:
         """Only this victim is left to be told."""
         if preemptor in self._preempting:
             self._preempting[preemptor] = victim
+            self._held_by[victim] = preemptor
+            self._look_at(victim)
 
     def ended(self, preemptor: PodUid) -> None:
         """Nothing more is done."""
-        self._preempting.pop(preemptor, None)
+        victim = self._preempting.pop(preemptor, None)
+        if victim is not None and self._held_by.get(victim) == preemptor:
+            del self._held_by[victim]
+        self._held.pop(preemptor, None)
+
+    def held_back(self, about: PodKey | None) -> AbstractSet[PodUid]:
+        """All who have to wait, after something happened to a pod."""
+        if about is not None:
+            self._look_at(about)
+        return self._held.keys()
+
+    def _look_at(self, victim: PodKey) -> None:
+        preemptor = self._held_by.get(victim)
+        if preemptor is not None and not self.is_running(preemptor):
+            self._held.pop(preemptor, None)
 
     def is_running(self, preemptor: PodUid) -> bool:
         """Whether the pod has to wait, because its last victim has not begun to go."""
