@@ -153,8 +153,9 @@ class Pace:
 
     Attributes:
         start_s: from binding to running.
-        stop_s: from the mark of deletion to the end; never longer than the pod's grace.
-        heartbeat_s: between renewals of a node's lease; None keeps no leases.
+        stop_s: from the mark of deletion to the end, besides what its preStop hooks sleep; never longer than the
+            pod's grace.
+        heartbeat_s: between two looks after each node, its lease and what it offers; None does neither.
     """
 
     start_s: float = 0.0
@@ -265,7 +266,7 @@ class HollowKubelet:
     async def _stop(self, pod: JsonObject) -> None:
         metadata = pod["metadata"]
         left = parse_time(metadata["deletionTimestamp"]) - self._clock()
-        await self._sleep(min(self._pace.stop_s, max(left, timedelta()).total_seconds()))
+        await self._sleep(min(self._pace.stop_s + pre_stop_s(pod), max(left, timedelta()).total_seconds()))
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
         await self._access.request("DELETE", _path(pod), options)
 
@@ -274,6 +275,7 @@ class HollowKubelet:
         while True:
             for name in list(self._addresses):
                 await self._guarded(self._renew, name)
+                await self._guarded(self._offer, name)
             await self._sleep(period_s)
 
     async def _renew(self, node_name: str) -> None:
@@ -290,6 +292,32 @@ class HollowKubelet:
                 "spec": {**renewed["spec"], "leaseDurationSeconds": _LEASE_S},
             }
             await self._access.request("POST", _LEASES, lease)
+
+    async def _offer(self, node_name: str) -> None:
+        """Make allocatable what somebody added to the node's capacity, and no longer what was taken out of it."""
+        path = f"{_NODES}/{node_name}"
+        changes = offer(section(await self._access.request("GET", path), "status"))
+        if changes:
+            await self._access.request("PATCH", f"{path}/status", {"status": {"allocatable": changes}})
+
+
+def offer(status: JsonObject) -> JsonObject:
+    """What to change in `allocatable` so that it names the resources of `capacity`; a null takes one away.
+
+    Quantities of resources that both name are left to whoever set them.
+
+    Source:
+        k8s pkg/kubelet/nodestatus/setters.go, `MachineInfo`, which copies capacity to allocatable.
+    """
+    capacity, allocatable = section(status, "capacity"), section(status, "allocatable")
+    added = {name: quantity for name, quantity in capacity.items() if name not in allocatable}
+    return added | dict.fromkeys(name for name in allocatable if name not in capacity)
+
+
+def pre_stop_s(pod: JsonObject) -> float:
+    """How long the pod's containers sleep in their preStop hooks, in seconds; they do so at the same time."""
+    hooks = [section(section(container, "lifecycle"), "preStop") for container in pod["spec"]["containers"]]
+    return max((float(section(hook, "sleep").get("seconds") or 0) for hook in hooks), default=0.0)
 
 
 def running_status(pod: JsonObject, now: str, address: str, host: str) -> JsonObject:
