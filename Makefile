@@ -46,7 +46,7 @@ unit: env ## the tests; `make unit ARGS="-k taint"` for some of them
 	K8S=$(K8S) $(BIN)/python -m pytest $(ARGS)
 
 envtest: env ## build the real control plane once; prints its folder
-	@$(BIN)/python e2e/controlplane/build.py $(K8S)
+	@$(BIN)/python -m e2e.controlplane.build $(K8S)
 
 compat: env ## the whole scheduler against the older real control plane
 	K8S=1.36 $(BIN)/python -m pytest -m real tests/integration tests/support
