@@ -6,10 +6,10 @@ MINUTES ?= 10
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help env demo sandbox test check fix lint types imports unit envtest compat chaos requeue soak bench clean
+.PHONY: help env demo sandbox test check fix lint types imports unit envtest compat e2e-upstream chaos requeue soak bench clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / - /'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / - /'
 
 env: $(STAMP) ## .venv with all that a developer needs
 # Without --no-compile pip would compile a hundred megabytes of which most is never imported.
@@ -50,6 +50,9 @@ envtest: env ## build the real control plane once; prints its folder
 
 compat: env ## the whole scheduler against the older real control plane
 	K8S=1.36 $(BIN)/python -m pytest -m real tests/integration tests/support
+
+e2e-upstream: env ## the reference's own end-to-end suite with Berth, and with kube-scheduler beside it
+	@$(BIN)/python -m e2e.upstream --k8s $(K8S) $(ARGS)
 
 chaos: env ## kill, cut off, delay and lie, and see that no pod is lost; `make chaos SEED=7`
 	@$(BIN)/python -m tests.chaos --seed $(SEED) --kubernetes $(K8S) $(ARGS)

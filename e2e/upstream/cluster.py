@@ -1,0 +1,148 @@
+"""A cluster as the reference's suite expects it, with one of two schedulers in the scheduler's place.
+
+etcd, kube-apiserver with its default admission, kube-controller-manager with all controllers and the accounts of
+their own, and hollow nodes. The scheduler is started as kubeadm would start it: by the name ``default-scheduler``,
+with the lease ``kube-scheduler`` in ``kube-system``, and as the user ``system:kube-scheduler``, proved by a client
+certificate, with the rights that the API server's bootstrap policy gives to that name and no others.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import trustme
+import yaml
+from e2e.upstream.nodes import HollowNodes
+from tests.support.client import ApiError
+from tests.support.controlplane import LOOPBACK, ControlPlane, ServerProcess, free_ports
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+USER = "system:kube-scheduler"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
+ADDRESS = "192.0.2.1"  # announced, never used: the Service `kubernetes` may not lead to loopback
+START_S = 60.0
+POLL_S = 0.1
+BERTH = "berth"
+KUBE_SCHEDULER = "kube-scheduler"
+SCHEDULERS = (BERTH, KUBE_SCHEDULER)
+
+
+class UpstreamCluster:
+    """The cluster, from ``with`` on; the scheduler leads when it is entered.
+
+    Args:
+        assets: the folder with the servers' binaries.
+        scheduler: one of ``SCHEDULERS``.
+        folder: where the logs go, and what the scheduler needs to log in; it stays.
+    """
+
+    def __init__(self, assets: Path, scheduler: str, folder: Path) -> None:
+        self._assets, self._scheduler, self._folder = assets, scheduler, folder
+        self._authority = trustme.CA()
+        authority = folder / "clients.crt"
+        self._authority.cert_pem.write_to_path(authority)
+        flags = [
+            f"--client-ca-file={authority}",
+            f"--advertise-address={ADDRESS}",
+            "--endpoint-reconciler-type=lease",
+            "--allow-privileged",
+        ]
+        self.plane = ControlPlane(assets, service_accounts=True, node_taints=True, apiserver_flags=flags)
+        self._closing = contextlib.ExitStack()
+        self._processes: list[ServerProcess] = []
+        self._nodes: HollowNodes | None = None
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.plane)
+            stack.callback(self._keep_logs)
+            self.plane.start_controller_manager("--use-service-account-credentials", "--controllers=*")
+            self._nodes = stack.enter_context(HollowNodes(self.plane))
+            self._start_scheduler(stack)
+            self._closing = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._closing.close()
+
+    def check(self) -> None:
+        """Raises what ended a part of the cluster that ought to run.
+
+        Raises:
+            ControlPlaneError: the scheduler or a server ended.
+        """
+        if self._nodes is not None:
+            self._nodes.check()
+        for process in self._processes:
+            process.check()
+        self.plane.process("kube-apiserver").check()
+        self.plane.process("kube-controller-manager").check()
+
+    def _start_scheduler(self, stack: contextlib.ExitStack) -> None:
+        (port,) = free_ports(1)
+        kubeconfig = self._folder / "scheduler.kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(self._credentials()), encoding="utf-8")
+        command = [
+            str(_program(self._scheduler, self._assets)),
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            f"--bind-address={LOOPBACK}",
+            f"--secure-port={port}",
+            "--v=2",
+        ]
+        log = self._folder / f"{self._scheduler}.log"
+        process = ServerProcess(self._scheduler, command, log, self.plane.process_group)
+        self._processes.append(process)
+        stack.callback(process.terminate)
+        self._wait_until_leading(process)
+
+    def _credentials(self) -> Mapping[str, object]:
+        """A kubeconfig with a client certificate, complete in itself."""
+        leaf = self._authority.issue_cert("scheduler.example", common_name=USER)
+        certificate = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
+        user = {"client-certificate-data": _text(certificate), "client-key-data": _text(leaf.private_key_pem.bytes())}
+        cluster = {
+            "server": self.plane.server,
+            "certificate-authority-data": _text(self.plane.ca_file.read_bytes()),
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "cluster", "cluster": cluster}],
+            "users": [{"name": USER, "user": user}],
+            "contexts": [{"name": "cluster", "context": {"cluster": "cluster", "user": USER}}],
+            "current-context": "cluster",
+        }
+
+    def _wait_until_leading(self, process: ServerProcess) -> None:
+        api = self.plane.client()
+        until = time.monotonic() + START_S
+        while time.monotonic() < until:
+            process.check()
+            with contextlib.suppress(ApiError):  # the lease is not there yet
+                if api.get(LEASE)["spec"].get("holderIdentity"):
+                    return
+            time.sleep(POLL_S)
+        raise TimeoutError(f"{self._scheduler} did not take its lease in {START_S:g} s\n{process.log_tail()}")
+
+    def _keep_logs(self) -> None:
+        for name in ("kube-apiserver", "kube-controller-manager"):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy(self.plane.folder / f"{name}.log", self._folder)
+
+
+def _program(scheduler: str, assets: Path) -> Path:
+    return assets / KUBE_SCHEDULER if scheduler == KUBE_SCHEDULER else Path(sys.executable).with_name("berth")
+
+
+def _text(content: bytes) -> str:
+    return base64.b64encode(content).decode()
