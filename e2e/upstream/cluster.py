@@ -8,22 +8,18 @@ certificate, with the rights that the API server's bootstrap policy gives to tha
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import shutil
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
-import trustme
 import yaml
+from e2e.upstream.identity import make_identity
 from e2e.upstream.nodes import HollowNodes
 from tests.support.client import ApiError
 from tests.support.controlplane import LOOPBACK, ControlPlane, ServerProcess, free_ports
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 USER = "system:kube-scheduler"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
@@ -46,9 +42,9 @@ class UpstreamCluster:
 
     def __init__(self, assets: Path, scheduler: str, folder: Path) -> None:
         self._assets, self._scheduler, self._folder = assets, scheduler, folder
-        self._authority = trustme.CA()
+        self._identity = make_identity(USER)
         authority = folder / "clients.crt"
-        self._authority.cert_pem.write_to_path(authority)
+        authority.write_bytes(self._identity.authority)
         flags = [
             f"--client-ca-file={authority}",
             f"--advertise-address={ADDRESS}",
@@ -89,7 +85,8 @@ class UpstreamCluster:
     def _start_scheduler(self, stack: contextlib.ExitStack) -> None:
         (port,) = free_ports(1)
         kubeconfig = self._folder / "scheduler.kubeconfig"
-        kubeconfig.write_text(yaml.safe_dump(self._credentials()), encoding="utf-8")
+        credentials = self._identity.kubeconfig(USER, self.plane.server, self.plane.ca_file.read_bytes())
+        kubeconfig.write_text(yaml.safe_dump(credentials), encoding="utf-8")
         command = [
             str(_program(self._scheduler, self._assets)),
             f"--kubeconfig={kubeconfig}",
@@ -104,24 +101,6 @@ class UpstreamCluster:
         self._processes.append(process)
         stack.callback(process.terminate)
         self._wait_until_leading(process)
-
-    def _credentials(self) -> Mapping[str, object]:
-        """A kubeconfig with a client certificate, complete in itself."""
-        leaf = self._authority.issue_cert("scheduler.example", common_name=USER)
-        certificate = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
-        user = {"client-certificate-data": _text(certificate), "client-key-data": _text(leaf.private_key_pem.bytes())}
-        cluster = {
-            "server": self.plane.server,
-            "certificate-authority-data": _text(self.plane.ca_file.read_bytes()),
-        }
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "cluster", "cluster": cluster}],
-            "users": [{"name": USER, "user": user}],
-            "contexts": [{"name": "cluster", "context": {"cluster": "cluster", "user": USER}}],
-            "current-context": "cluster",
-        }
 
     def _wait_until_leading(self, process: ServerProcess) -> None:
         api = self.plane.client()
@@ -142,7 +121,3 @@ class UpstreamCluster:
 
 def _program(scheduler: str, assets: Path) -> Path:
     return assets / KUBE_SCHEDULER if scheduler == KUBE_SCHEDULER else Path(sys.executable).with_name("berth")
-
-
-def _text(content: bytes) -> str:
-    return base64.b64encode(content).decode()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import aiohttp
 
+from berth.kube.sockets import Sockets
 from berth.sandbox.nodes.access import HttpAccess
 from berth.sandbox.nodes.hollow import HollowKubelet, HollowNode, Pace, zoned_nodes
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 NODES = 6  # two in each of three zones
 HEARTBEAT_S = 10.0  # as often as a kubelet renews its lease and looks after its node's status
 START_S = 60.0
+STOP_S = 5.0
 
 
 class HollowNodes:
@@ -68,13 +70,17 @@ class HollowNodes:
     async def _play(self, registered: asyncio.Event) -> None:
         plane = self._plane
         headers = {"Authorization": f"Bearer {plane.token_of('admin')}"}
-        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=str(plane.ca_file)))
-        async with aiohttp.ClientSession(base_url=plane.server, headers=headers, connector=connector) as session:
-            pace = Pace(heartbeat_s=HEARTBEAT_S)
-            kubelet = HollowKubelet(HttpAccess(session), pace=pace, kubelet_version=plane.version)
-            await kubelet.register(self._nodes)
-            registered.set()
-            await kubelet.run()
+        tls, sockets = ssl.create_default_context(cafile=str(plane.ca_file)), Sockets()
+        connector = aiohttp.TCPConnector(ssl=tls, socket_factory=sockets.open)
+        try:
+            async with aiohttp.ClientSession(base_url=plane.server, headers=headers, connector=connector) as session:
+                pace = Pace(heartbeat_s=HEARTBEAT_S)
+                kubelet = HollowKubelet(HttpAccess(session), pace=pace, kubelet_version=plane.version)
+                await kubelet.register(self._nodes)
+                registered.set()
+                await kubelet.run()
+        finally:
+            await sockets.cut(STOP_S)
 
     async def _stop(self) -> None:
         if self._playing is not None:
