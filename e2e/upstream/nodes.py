@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 NODES = 6  # two in each of three zones
 HEARTBEAT_S = 10.0  # as often as a kubelet renews its lease and looks after its node's status
+JOB_S = 2.0  # how long the pods of Jobs run
 START_S = 60.0
 STOP_S = 5.0
 
@@ -74,7 +75,7 @@ class HollowNodes:
         connector = aiohttp.TCPConnector(ssl=tls, socket_factory=sockets.open)
         try:
             async with aiohttp.ClientSession(base_url=plane.server, headers=headers, connector=connector) as session:
-                pace = Pace(heartbeat_s=HEARTBEAT_S)
+                pace = Pace(heartbeat_s=HEARTBEAT_S, job_s=JOB_S)
                 kubelet = HollowKubelet(HttpAccess(session), pace=pace, kubelet_version=plane.version)
                 await kubelet.register(self._nodes)
                 registered.set()

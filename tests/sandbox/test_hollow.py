@@ -135,6 +135,21 @@ async def test_how_long_a_pod_takes_to_stop(
     assert at_least_s <= waits[-1] <= at_most_s
 
 
+async def test_pods_of_jobs_succeed_and_others_run_on(api: Client, access: Access) -> None:
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "sum", "uid": "1", "controller": True}
+    await api.post(PODS, pod("sum", metadata={"ownerReferences": [job]}, nodeName="node-0", restartPolicy="Never"))
+    watch = await api.watch(PODS, fieldSelector="status.phase=Succeeded")
+    async with running(HollowKubelet(access, pace=Pace(job_s=0.0))):
+        await api.post(PODS, pod("web", nodeName="node-0"))
+        status = (await watch.next())["object"]["status"]
+    assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "False"
+    (container,) = status["containerStatuses"]
+    assert container["ready"] is False
+    assert container["state"]["terminated"]["exitCode"] == 0
+    assert "running" not in container["state"]
+    assert (await api.get(f"{PODS}/web"))["status"]["phase"] != "Succeeded"
+
+
 OFFERS = {
     "what capacity and allocatable agree on stays": ({"cpu": "8"}, {"cpu": "8"}, {}),
     "a resource added to the capacity can be allocated": ({"cpu": "8", "a.b/c": "5"}, {"cpu": "8"}, {"a.b/c": "5"}),
