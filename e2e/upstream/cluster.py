@@ -17,12 +17,15 @@ from typing import Self
 
 import yaml
 from e2e.upstream.identity import make_identity
-from e2e.upstream.nodes import HollowNodes
+from e2e.upstream.nodes import NODES, HollowNodes
 from tests.support.client import ApiError
 from tests.support.controlplane import LOOPBACK, ControlPlane, ServerProcess, free_ports
 
 USER = "system:kube-scheduler"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
+DAEMON_SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
+# The suite looks for a pod of each on every node before many of its specs, for a minute, and then goes on without.
+ADD_ONS = ("kube-proxy", "fluentd-elasticsearch", "node-problem-detector")
 ADDRESS = "192.0.2.1"  # announced, never used: the Service `kubernetes` may not lead to loopback
 START_S = 60.0
 POLL_S = 0.1
@@ -63,6 +66,7 @@ class UpstreamCluster:
             self.plane.start_controller_manager("--use-service-account-credentials", "--controllers=*")
             self._nodes = stack.enter_context(HollowNodes(self.plane))
             self._start_scheduler(stack)
+            self._add_add_ons()
             self._closing = stack.pop_all()
         return self
 
@@ -113,10 +117,36 @@ class UpstreamCluster:
             time.sleep(POLL_S)
         raise TimeoutError(f"{self._scheduler} did not take its lease in {START_S:g} s\n{process.log_tail()}")
 
+    def _add_add_ons(self) -> None:
+        """Gives every node the pods that the suite looks for; they ask for nothing, and nothing comes of them."""
+        api = self.plane.client()
+        for name in ADD_ONS:
+            api.post(DAEMON_SETS, _daemon_set(name))
+        for name in ADD_ONS:
+            api.wait_for(
+                f"{DAEMON_SETS}/{name}", lambda it: it["status"].get("numberReady", 0) == NODES, deadline_s=START_S
+            )
+
     def _keep_logs(self) -> None:
         for name in ("kube-apiserver", "kube-controller-manager"):
             with contextlib.suppress(FileNotFoundError):
                 shutil.copy(self.plane.folder / f"{name}.log", self._folder)
+
+
+def _daemon_set(name: str) -> dict[str, object]:
+    labels = {"k8s-app": name}
+    spec = {
+        "containers": [{"name": name, "image": f"registry.example/{name}:1"}],
+        "priorityClassName": "system-node-critical",
+        "tolerations": [{"operator": "Exists"}],
+    }
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
 
 
 def _program(scheduler: str, assets: Path) -> Path:

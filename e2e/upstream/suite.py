@@ -59,6 +59,7 @@ def run_suite(program: Path, assets: Path, scheduler: str, selection: Selection,
             f"--ginkgo.seed={SEED}",
             f"--ginkgo.json-report={report}",
             "--ginkgo.no-color",
+            "--ginkgo.v",  # every step with its time: what a spec that failed is understood by
             "--dump-logs-on-failure=false",  # there are no containers to get logs from
         ]
         started = time.monotonic()
