@@ -19,7 +19,7 @@ from e2e.controlplane import build as controlplane
 from e2e.gobuild import AssetsError
 from e2e.upstream import build, report
 from e2e.upstream.cluster import SCHEDULERS
-from e2e.upstream.suite import FOCUS, SKIP, Selection, SuiteError, run_suite
+from e2e.upstream.suite import FOCUS, QUICK, SKIP, Selection, SuiteError, run_suite
 from tests.support.controlplane import ControlPlaneError
 
 if TYPE_CHECKING:
@@ -33,10 +33,13 @@ BOTH = "both"
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line; see the module's docstring."""
     parser = argparse.ArgumentParser(prog="e2e.upstream", description="The reference's own end-to-end suite.")
-    parser.add_argument("--k8s", default=controlplane.DEFAULT_MINOR, choices=controlplane.minors(), help="%(default)s")
+    parser.add_argument(
+        "--k8s", default=controlplane.DEFAULT_MINOR, choices=controlplane.minors(), help="of Kubernetes"
+    )
     parser.add_argument("--scheduler", default=BOTH, choices=(*SCHEDULERS, BOTH), help="%(default)s if absent")
     parser.add_argument("--focus", default=FOCUS, help="specs whose names match; %(default)s if absent")
     parser.add_argument("--skip", default=SKIP, help="but not those; %(default)s if absent")
+    parser.add_argument("--quick", action="store_true", help="the conformance specs of less than a minute, no others")
     parser.add_argument("--folder", type=Path, default=Path("build/e2e-upstream"), help="for results and logs")
     parser.add_argument("--together", action="store_true", help="both schedulers at the same time: sooner, less exact")
     parser.add_argument("--build-only", action="store_true", help="build what is missing and stop")
@@ -64,7 +67,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _run_all(options: argparse.Namespace, program: Path, assets: Path) -> list[Run]:
     """Berth comes first in the table, and last in time: the yardstick shows first whether the cluster is in order."""
     names = SCHEDULERS if options.scheduler == BOTH else (options.scheduler,)
-    selection = Selection(focus=options.focus, skip=options.skip)
+    selection = selection_of(options)
     folder = options.folder.resolve() / options.k8s
 
     def run(name: str) -> Run:
@@ -76,12 +79,17 @@ def _run_all(options: argparse.Namespace, program: Path, assets: Path) -> list[R
     return [done[name] for name in names]
 
 
+def selection_of(options: argparse.Namespace) -> Selection:
+    """Which specs the command line asks for."""
+    return QUICK if options.quick else Selection(focus=options.focus, skip=options.skip)
+
+
 def _tell(options: argparse.Namespace, runs: Sequence[Run]) -> int:
     folder = options.folder.resolve() / options.k8s
     kubernetes = build.suite(options.k8s).kubernetes
     report.write_json(folder / "results.json", kubernetes, runs)
     report.write_junit(folder / "junit.xml", runs)
-    print(f"Kubernetes {kubernetes}, specs {options.focus}\n{report.table(runs)}")
+    print(f"Kubernetes {kubernetes}, specs {selection_of(options).focus}\n{report.table(runs)}")
     missing = report.shortfalls(runs)
     for line in missing:
         print(f"SHORT: {line}")
