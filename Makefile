@@ -7,10 +7,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 COMPILED := .venv/.compiled
 
-.PHONY: help env demo sandbox test check fix lint types imports unit envtest compat chaos requeue soak bench clean
+.PHONY: help env demo sandbox test check fix lint types imports unit envtest compat e2e-upstream chaos requeue soak bench clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / - /'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## / - /'
 
 env: $(COMPILED) ## .venv with all that a developer needs
 	@$(BIN)/python -m compileall -q src
@@ -54,10 +54,13 @@ unit: env ## the tests; `make unit ARGS="-k taint"` for some of them
 	K8S=$(K8S) $(BIN)/python -m pytest $(ARGS)
 
 envtest: env ## build the real control plane once; prints its folder
-	@$(BIN)/python e2e/controlplane/build.py $(K8S)
+	@$(BIN)/python -m e2e.controlplane.build $(K8S)
 
 compat: env ## the whole scheduler against the older real control plane
 	K8S=1.36 $(BIN)/python -m pytest -m real tests/integration tests/support
+
+e2e-upstream: env ## the reference's own end-to-end suite with Berth, and with kube-scheduler beside it
+	@$(BIN)/python -m e2e.upstream --k8s $(K8S) $(ARGS)
 
 chaos: env ## kill, cut off, delay and lie, and see that no pod is lost; `make chaos SEED=7`
 	@$(BIN)/python -m tests.chaos --seed $(SEED) --kubernetes $(K8S) $(ARGS)

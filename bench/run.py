@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import yaml
 from bench.drain import Measurement, MeasurementError, Target, measure
 from e2e.controlplane import build
+from e2e.gobuild import AssetsError
 from tests.support.controlplane import ControlPlane, ControlPlaneError, free_ports
 
 from bench import workload as workloads
@@ -61,7 +62,7 @@ def built_assets(minor: str) -> Path:
     """
     assets = build.find(minor)
     if assets is None:
-        raise build.AssetsError(f"no control plane for Kubernetes {minor}: run `make envtest K8S={minor}` first", 2)
+        raise AssetsError(f"no control plane for Kubernetes {minor}: run `make envtest K8S={minor}` first", 2)
     return assets
 
 
@@ -137,7 +138,7 @@ def main() -> int:
         with ControlPlane(built_assets(options.kubernetes), benchmark=True) as plane:
             rounds = measured_rounds(plane, options)
             print(f"{options.workload} on {plane.version}, medians of {options.rounds}:")
-    except (build.AssetsError, ControlPlaneError, MeasurementError, workloads.WorkloadError) as error:
+    except (AssetsError, ControlPlaneError, MeasurementError, workloads.WorkloadError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     print(report(rounds))

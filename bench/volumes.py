@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from bench.drain import MeasurementError, Target, open_session, running, version_now, watch
 from bench.run import BERTH_COMMAND, built_assets, filled_in, scheduler_configuration
 from e2e.controlplane import build
+from e2e.gobuild import AssetsError
 from tests.integration import volume_rounds
 from tests.integration.clusters import RealCluster
 from tests.integration.history import STORED_AS_JSON
@@ -196,7 +197,7 @@ def main() -> int:
                 plane.start_controller_manager(*BINDER_FLAGS)
             outcome = asyncio.run(measured(plane, options))
             print(f"{options.rounds} rounds on {plane.version}, claims bound by {options.binder}:")
-    except (build.AssetsError, ControlPlaneError, MeasurementError) as error:
+    except (AssetsError, ControlPlaneError, MeasurementError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     print(report(outcome.waits_s, options.limit_s))

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from e2e import gobuild
 from e2e.controlplane import build
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def pretend_built(wanted: build.Release, *, go: str = "go1.26.8", without: str =
     for name in build.BINARIES:
         if name != without:
             (wanted.folder / name).touch(mode=0o755)
-    (wanted.folder / build.STAMP).write_text(json.dumps(wanted.stamp(go) | changes), encoding="utf-8")
+    (wanted.folder / gobuild.STAMP).write_text(json.dumps(wanted.stamp(go) | changes), encoding="utf-8")
     return wanted.folder
 
 
@@ -36,7 +37,7 @@ def pretend_built(wanted: build.Release, *, go: str = "go1.26.8", without: str =
 def test_every_minor_pins_its_own_patch_release(minor: str) -> None:
     wanted = build.release(minor)
     assert wanted.kubernetes.rpartition(".")[0] == minor
-    assert f"-X {build.VERSION_PACKAGE}.gitVersion=v{wanted.kubernetes}" in " ".join(wanted.build_command(build.HERE))
+    assert f"-X {gobuild.VERSION_PACKAGE}.gitVersion=v{wanted.kubernetes}" in " ".join(wanted.build_command(build.HERE))
 
 
 def test_a_complete_folder_with_the_right_stamp_is_found(cache: Path) -> None:
@@ -61,8 +62,8 @@ def test_a_folder_that_does_not_match_is_not_found(damage: dict[str, str]) -> No
 def test_another_compiler_calls_for_a_new_build_but_serves_until_then() -> None:
     wanted = build.release("1.37")
     pretend_built(wanted, go="go1.26.1")
-    assert wanted.is_built()
-    assert not wanted.is_built("go1.26.8")
+    assert gobuild.is_built(wanted)
+    assert not gobuild.is_built(wanted, "go1.26.8")
 
 
 @pytest.mark.usefixtures("cache")
@@ -70,9 +71,7 @@ def test_without_go_the_command_ends_with_3_and_one_line(capsys: pytest.CaptureF
     assert build.main() == 3
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == [
-        f"envtest: Kubernetes {build.release('1.37').kubernetes} has to be built and there is no Go on PATH"
-    ]
+    assert err.splitlines() == [f"build: {build.release('1.37').title} has to be built and there is no Go on PATH"]
 
 
 @pytest.mark.usefixtures("cache")
@@ -99,6 +98,6 @@ def test_a_folder_from_the_environment_wins(cache: Path, monkeypatch: pytest.Mon
 def test_a_folder_from_the_environment_must_hold_the_servers(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend_built(build.release("1.36"), without="etcd").rename(cache / "mine")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(cache / "mine"))
-    with pytest.raises(build.AssetsError, match="no executable etcd in it") as refused:
+    with pytest.raises(gobuild.AssetsError, match="no executable etcd in it") as refused:
         build.find()
     assert refused.value.exit_code == 2

@@ -58,6 +58,8 @@ class DirectAccess:
 
     def _do(self, method: str, route: Route, body: JsonObject) -> JsonObject:
         registry, resource, key = self._registry, route.resource, (route.namespace, route.name)
+        if method == "GET":
+            return registry.get(resource, key).obj
         if method == "POST":
             obj, _ = conformed(resource, without(body, "kind", "apiVersion"))
             return registry.create(resource, route.namespace, obj).obj

@@ -16,7 +16,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from berth.sandbox.kinds.errors import ApiError
-from berth.sandbox.objects import items, parse_time, rfc3339, rfc3339_micro, section, utc_now, with_condition
+from berth.sandbox.nodes.statuses import finished_status, running_status
+from berth.sandbox.objects import items, parse_time, rfc3339, rfc3339_micro, section, utc_now
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
@@ -153,12 +154,15 @@ class Pace:
 
     Attributes:
         start_s: from binding to running.
-        stop_s: from the mark of deletion to the end; never longer than the pod's grace.
-        heartbeat_s: between renewals of a node's lease; None keeps no leases.
+        stop_s: from the mark of deletion to the end, besides what its preStop hooks sleep; never longer than the
+            pod's grace.
+        job_s: from running to success, for pods of Jobs; None lets them run for ever, as all other pods do.
+        heartbeat_s: between two looks after each node, its lease and what it offers; None does neither.
     """
 
     start_s: float = 0.0
     stop_s: float = 0.0
+    job_s: float | None = None
     heartbeat_s: float | None = None
 
 
@@ -260,12 +264,18 @@ class HollowKubelet:
         address = f"10.{128 + (number >> 16 & 127)}.{number >> 8 & 255}.{number & 255}"
         host = self._addresses.get(pod["spec"]["nodeName"], "10.0.0.0")
         status = running_status(pod, rfc3339(self._clock()), address, host)
+        await self._report(pod, status)
+        if self._pace.job_s is not None and _is_of_a_job(pod):
+            await self._sleep(self._pace.job_s)
+            await self._report(pod, finished_status(pod, rfc3339(self._clock())))
+
+    async def _report(self, pod: JsonObject, status: JsonObject) -> None:
         await self._access.request("PATCH", f"{_path(pod)}/status", {"status": status, **_same(pod)})
 
     async def _stop(self, pod: JsonObject) -> None:
         metadata = pod["metadata"]
         left = parse_time(metadata["deletionTimestamp"]) - self._clock()
-        await self._sleep(min(self._pace.stop_s, max(left, timedelta()).total_seconds()))
+        await self._sleep(min(self._pace.stop_s + pre_stop_s(pod), max(left, timedelta()).total_seconds()))
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
         await self._access.request("DELETE", _path(pod), options)
 
@@ -274,6 +284,7 @@ class HollowKubelet:
         while True:
             for name in list(self._addresses):
                 await self._guarded(self._renew, name)
+                await self._guarded(self._offer, name)
             await self._sleep(period_s)
 
     async def _renew(self, node_name: str) -> None:
@@ -291,58 +302,35 @@ class HollowKubelet:
             }
             await self._access.request("POST", _LEASES, lease)
 
+    async def _offer(self, node_name: str) -> None:
+        """Make allocatable what somebody added to the node's capacity, and no longer what was taken out of it."""
+        path = f"{_NODES}/{node_name}"
+        changes = offer(section(await self._access.request("GET", path), "status"))
+        if changes:
+            await self._access.request("PATCH", f"{path}/status", {"status": {"allocatable": changes}})
 
-def running_status(pod: JsonObject, now: str, address: str, host: str) -> JsonObject:
-    """The status of a pod whose containers all run.
 
-    Args:
-        pod: the pod as it was bound.
-        now: since when.
-        address: its IP.
-        host: the IP of its node.
+def offer(status: JsonObject) -> JsonObject:
+    """What to change in `allocatable` so that it names the resources of `capacity`; a null takes one away.
+
+    Quantities of resources that both name are left to whoever set them.
+
+    Source:
+        k8s pkg/kubelet/nodestatus/setters.go, `MachineInfo`, which copies capacity to allocatable.
     """
-    spec, status = pod["spec"], section(pod, "status")
-    if spec.get("hostNetwork"):
-        address = host
-    conditions = items(status, "conditions")
-    for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"):
-        conditions = with_condition(conditions, {"type": kind, "status": "True", "lastProbeTime": None}, now)
-    return {
-        "phase": "Running",
-        "conditions": conditions,
-        "hostIP": host,
-        "hostIPs": [{"ip": host}],
-        "podIP": address,
-        "podIPs": [{"ip": address}],
-        "startTime": now,
-        "observedGeneration": pod["metadata"].get("generation", 0),
-        "initContainerStatuses": [_finished(container, now) for container in items(spec, "initContainers")],
-        "containerStatuses": [_running(container, now) for container in spec["containers"]],
-    }
+    capacity, allocatable = section(status, "capacity"), section(status, "allocatable")
+    added = {name: quantity for name, quantity in capacity.items() if name not in allocatable}
+    return added | dict.fromkeys(name for name in allocatable if name not in capacity)
 
 
-def _running(container: JsonObject, now: str) -> JsonObject:
-    state = {"running": {"startedAt": now}}
-    return {**_container_status(container), "ready": True, "started": True, "state": state}
+def pre_stop_s(pod: JsonObject) -> float:
+    """How long the pod's containers sleep in their preStop hooks, in seconds; they do so at the same time."""
+    hooks = [section(section(container, "lifecycle"), "preStop") for container in pod["spec"]["containers"]]
+    return max((float(section(hook, "sleep").get("seconds") or 0) for hook in hooks), default=0.0)
 
 
-def _finished(container: JsonObject, now: str) -> JsonObject:
-    if container.get("restartPolicy") == "Always":
-        return _running(container, now)
-    state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": now, "finishedAt": now}}
-    return {**_container_status(container), "ready": True, "started": False, "state": state}
-
-
-def _container_status(container: JsonObject) -> JsonObject:
-    image = container["image"]
-    return {
-        "name": container["name"],
-        "image": image,
-        "imageID": f"hollow://{image}",
-        "containerID": f"hollow://{container['name']}",
-        "lastState": {},
-        "restartCount": 0,
-    }
+def _is_of_a_job(pod: JsonObject) -> bool:
+    return any(owner["kind"] == "Job" for owner in items(pod["metadata"], "ownerReferences"))
 
 
 def _path(pod: JsonObject) -> str:
