@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from bench.drain import MeasurementError, Target, open_session, request, running, version_now, watch
 from bench.run import BERTH_COMMAND, built_assets, filled_in, scheduler_configuration
 from e2e.controlplane import build
+from e2e.gobuild import AssetsError
 from tests.integration.objects import a_node, a_pod
 from tests.support.client import NODES, PODS, ApiClient
 from tests.support.controlplane import ControlPlane, ControlPlaneError, free_ports
@@ -260,7 +261,7 @@ def main() -> int:
             for _ in range(options.rounds):
                 asyncio.run(play(plane, options, idle, busy))
             print(f"{options.nodes} nodes, {options.preemptions} preemptions in progress, on {plane.version}; ms:")
-    except (build.AssetsError, ControlPlaneError, MeasurementError) as error:
+    except (AssetsError, ControlPlaneError, MeasurementError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     print(report(idle, busy))
