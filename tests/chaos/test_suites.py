@@ -18,12 +18,8 @@ pytestmark = pytest.mark.timeout(300)
 
 SEED = 7
 ON_THE_REAL_ONE_ONLY = (
-    "server_restarted",
-    "forgotten_past",
-    "leader_cannot_renew",
-    "nodes_come_back",
-    "evictions_fail",
-    "devices_under_errors",
+    *("server_restarted", "forgotten_past", "leader_cut_off", "leader_cannot_renew", "clock_steps", "nodes_come_back"),
+    *("evictions_fail", "devices_under_errors"),
 )
 ON_BOTH = tuple(name for name in SUITES if name not in ON_THE_REAL_ONE_ONLY)
 

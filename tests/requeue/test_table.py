@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.timeout(120)
 
-EVERY = 4  # make requeue runs all of them
+EVERY = 6  # make requeue runs all of them
 NAMES = sorted(TABLE)
 SMALL, LARGE = a_node("node", cpu="1"), a_pod(WEB, cpu="2")
 TOO_LARGE = Scenario(pod=LARGE, because="Insufficient cpu", world=[SMALL], wakes=[allocatable(SMALL, cpu="2")])
