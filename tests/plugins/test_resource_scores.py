@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from tests.builders import a_cluster, a_container, a_handle, a_node, a_pod
 from tests.devices import a_device_claim, a_device_class, a_result, a_slice, an_allocation
@@ -21,7 +22,7 @@ from berth.framework.plugin_args import (
 )
 from berth.plugins.noderesources.balanced_allocation import NodeResourcesBalancedAllocation
 from berth.plugins.noderesources.fit import NodeResourcesFit
-from berth.plugins.noderesources.strategies import broken_line, quotient
+from berth.plugins.noderesources.strategies import broken_line, make_strategy, quotient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -93,6 +94,15 @@ FIT: Mapping[str, tuple[NodeResourcesFitArgs, Cluster, Pod, list[int]]] = {
 @pytest.mark.parametrize(("args", "cluster", "pod", "want"), FIT.values(), ids=FIT.keys())
 def test_fit(args: NodeResourcesFitArgs, cluster: Cluster, pod: Pod, want: list[int]) -> None:
     assert raw_scores(NodeResourcesFit(args, a_handle(cluster)), cluster, pod) == want
+
+
+@pytest.mark.parametrize("weight", [1, 3, 100])
+@pytest.mark.parametrize("kind", ["LeastAllocated", "MostAllocated"])
+def test_amounts_beyond_64_bits_give_one_node_the_score_that_many_have(kind: str, weight: int) -> None:
+    strategy = make_strategy(fit_args(kind, {"memory": weight}).scoring_strategy)
+    offered, taken = 7, -(2**63) + 5  # what is taken has wrapped round, as it does in the reference
+    [among_many] = strategy.of_nodes(np.array([[offered]]), np.array([[taken]]), [weight]).tolist()
+    assert strategy.of_node([offered], [taken], [weight]) == among_many
 
 
 def test_default_amounts_count_for_containers_that_ask_for_nothing() -> None:

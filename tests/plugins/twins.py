@@ -191,7 +191,7 @@ def least_allocated(pod: PodInfo, view: NodeView, resources: Sequence[tuple[str,
     for offered, taken, weight in fit_figures(pod, view, resources):
         share = 0 if taken > offered else divide(wrap(wrap(offered - taken) * 100), offered)
         total, weights = total + share * weight, weights + weight
-    return divide(total, weights) if weights else 0
+    return divide(wrap(total), weights) if weights else 0
 
 
 def most_allocated(pod: PodInfo, view: NodeView, resources: Sequence[tuple[str, int]]) -> int:
@@ -199,7 +199,7 @@ def most_allocated(pod: PodInfo, view: NodeView, resources: Sequence[tuple[str, 
     for offered, taken, weight in fit_figures(pod, view, resources):
         share = divide(wrap(min(taken, offered) * 100), offered)
         total, weights = total + share * weight, weights + weight
-    return divide(total, weights) if weights else 0
+    return divide(wrap(total), weights) if weights else 0
 
 
 def requested_to_capacity_ratio(

@@ -44,7 +44,7 @@ class LeastAllocated:
             if offer:
                 weight_of_all += weight
                 total += 0 if take > offer else weight * _share(wrapped(offer - take), offer)
-        return quotient(total, weight_of_all) if weight_of_all else 0
+        return quotient(wrapped(total), weight_of_all) if weight_of_all else 0
 
     def of_nodes(self, offered: Grid, taken: Grid, weights: Sequence[int]) -> Scores:
         """See `Strategy`."""
@@ -64,7 +64,7 @@ class MostAllocated:
             if offer:
                 weight_of_all += weight
                 total += weight * _share(min(take, offer), offer)
-        return quotient(total, weight_of_all) if weight_of_all else 0
+        return quotient(wrapped(total), weight_of_all) if weight_of_all else 0
 
     def of_nodes(self, offered: Grid, taken: Grid, weights: Sequence[int]) -> Scores:
         """See `Strategy`."""
