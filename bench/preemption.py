@@ -6,10 +6,11 @@
 on the same nodes, and with the first of them important pods arrive for which others have to go; whoever has to go takes
 its grace period, which lasts longer than the measurement, so all preemptions are in progress until its end.
 
-The figures are of the ordinary pods alone, in milliseconds: the search for a node and the whole attempt, which ends
-with the binding, as the scheduler's own histograms have them (values between two bounds are interpolated), and the time
-from the creation of a pod until a watch shows it with a node.  Ends with 1 if the p99 of the attempt or of the search
-is more than ``--limit`` times that of the idle phase.
+The figures, in milliseconds, are the search for a node and the whole attempt of pods that were bound, which ends with
+the binding, as the scheduler's own histograms have them (values between two bounds are interpolated), and the time from
+the creation of an ordinary pod until a watch shows it with a node.  The searches are those of all pods, since the
+histogram has no labels: in the busy phase also those of the important pods, with the choice of who has to go.  Ends
+with 1 if the p99 of the attempt or of the search is more than ``--limit`` times that of the idle phase.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def histograms(text: str) -> dict[str, Histogram]:
     """The search and the attempts that ended with a binding, from a metrics page."""
     found: dict[str, Histogram] = defaultdict(lambda: defaultdict(float))
     for name, labels, value in re.findall(r"^(\w+)_bucket\{(.*)\} (\S+)$", text, re.MULTILINE):
-        bound = re.search(r'le="([^"]+)"', labels)
+        bound = re.search(r'\ble="([^"]+)"', labels)
         if name == SEARCH or (name == ATTEMPT and 'result="scheduled"' in labels):
             found[name][float(bound[1] if bound else "inf")] += float(value)
     return found

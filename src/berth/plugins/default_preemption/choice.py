@@ -25,15 +25,14 @@ def choose(found: DryRun, candidates: Indices) -> int:
     priorities, starts = found.ranks.priorities[victims], found.ranks.starts[victims]
     size = len(found.ranks.rows)
     firsts = np.flatnonzero(np.diff(places, prepend=-1))  # the most important victim of each place
-    highest = np.zeros(size, dtype=np.int64)
-    highest[places[firsts]] = priorities[firsts]
-    sums = np.zeros(size, dtype=np.int64)
-    np.add.at(sums, places, priorities + _SHIFT)
+    at = places[firsts]
+    highest, sums = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     earliest = np.full(size, NOT_YET, dtype=np.int64)
-    foremost = priorities == highest[places]
-    np.minimum.at(earliest, places[foremost], starts[foremost])
+    highest[at] = priorities[firsts]
+    sums[at] = np.add.reduceat(priorities + _SHIFT, firsts)
+    earliest[at] = np.minimum.reduceat(np.where(priorities == highest[places], starts, NOT_YET), firsts)
     left = candidates
     for loss in (found.violations(), highest, sums, found.per_place(found.is_victim), -earliest):
-        at = loss[left]
-        left = left[at == at.min()]
+        lost = loss[left]
+        left = left[lost == lost.min()]
     return int(left[0])

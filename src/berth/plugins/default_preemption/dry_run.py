@@ -136,7 +136,10 @@ def _ask(trial: Trial, guests: Guests, breaks_budget: Mask) -> _Found:
     trial.move(guests.everyone(), -1)
     verdicts = trial.judge(occupied)
     fits = occupied[verdicts == 0]
-    is_victim = _give_back(trial, guests, many, fits, np.argsort(2 * guests.places + ~breaks_budget, kind="stable"))
+    order = guests.everyone()
+    if np.count_nonzero(breaks_budget):
+        order = np.argsort(2 * guests.places + ~breaks_budget, kind="stable")
+    is_victim = _give_back(trial, guests, many, fits, order)
     has_victim = np.zeros(len(guests.rows), dtype=np.bool_)
     has_victim[guests.places[is_victim]] = True
     values, counts = np.unique(verdicts[verdicts != 0], return_counts=True)
