@@ -20,8 +20,8 @@ class Selection:
 # must not be placed stays pending.
 QUICK = Selection(focus=rf"{FOCUS}.*\[Conformance\]", skip=rf"{SKIP}|one using 0\.0\.0\.0 hostIP")
 
-# Other groups' specs that pass with kube-scheduler on hollow nodes. Left out are those that look into containers, rely
-# on an image that cannot be pulled, or need a volume to be provisioned.
+# Other groups' specs that pass with kube-scheduler on hollow nodes. Left out are those that look into containers, or
+# rely on an image that cannot be pulled.
 _JOBS = (
     "remove pods when job is deleted",
     "run a job to completion when tasks succeed",
@@ -39,10 +39,11 @@ _STATEFUL_SETS = (
     "Status endpoints",
     "MinReadySeconds should",
     "StartOrdinal",
-    "should adopt matching orphans",
+    "Non-retain",
 )
 _STORAGE = (
     "PV Protection",
+    "PVC Protection",
     "PersistentVolumes CSI",
     "CSIStorageCapacity",
     "CSINodes",
