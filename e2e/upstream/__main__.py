@@ -19,7 +19,8 @@ from e2e.controlplane import build as controlplane
 from e2e.gobuild import AssetsError
 from e2e.upstream import build, report
 from e2e.upstream.cluster import SCHEDULERS
-from e2e.upstream.suite import FOCUS, QUICK, SKIP, Selection, SuiteError, run_suite
+from e2e.upstream.selections import FOCUS, QUICK, SKIP, WIDE, Selection
+from e2e.upstream.suite import SuiteError, run_suite
 from tests.support.controlplane import ControlPlaneError
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--scheduler", default=BOTH, choices=(*SCHEDULERS, BOTH), help="%(default)s if absent")
     parser.add_argument("--focus", default=FOCUS, help="specs whose names match; %(default)s if absent")
     parser.add_argument("--skip", default=SKIP, help="but not those; %(default)s if absent")
-    parser.add_argument("--quick", action="store_true", help="the conformance specs of less than a minute, no others")
+    several = parser.add_mutually_exclusive_group()
+    several.add_argument("--quick", action="store_true", help="the conformance specs of less than a minute, no others")
+    several.add_argument("--wide", action="store_true", help="specs of workloads, devices and volumes instead")
     parser.add_argument("--folder", type=Path, default=Path("build/e2e-upstream"), help="for results and logs")
     parser.add_argument("--together", action="store_true", help="both schedulers at the same time: sooner, less exact")
     parser.add_argument("--build-only", action="store_true", help="build what is missing and stop")
@@ -81,7 +84,9 @@ def _run_all(options: argparse.Namespace, program: Path, assets: Path) -> list[R
 
 def selection_of(options: argparse.Namespace) -> Selection:
     """Which specs the command line asks for."""
-    return QUICK if options.quick else Selection(focus=options.focus, skip=options.skip)
+    if options.quick:
+        return QUICK
+    return WIDE if options.wide else Selection(focus=options.focus, skip=options.skip)
 
 
 def _tell(options: argparse.Namespace, runs: Sequence[Run]) -> int:

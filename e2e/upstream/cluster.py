@@ -1,9 +1,10 @@
 """A cluster as the reference's suite expects it, with one of two schedulers in the scheduler's place.
 
-etcd, kube-apiserver with its default admission, kube-controller-manager with all controllers and the accounts of
-their own, and hollow nodes. The scheduler is started as kubeadm would start it: by the name ``default-scheduler``,
-with the lease ``kube-scheduler`` in ``kube-system``, and as the user ``system:kube-scheduler``, proved by a client
-certificate, with the rights that the API server's bootstrap policy gives to that name and no others.
+etcd, kube-apiserver with its default admission, kube-controller-manager with all controllers and the accounts of their
+own, hollow nodes, and a default storage class whose disks appear where the scheduler wants them. The scheduler is
+started as kubeadm would start it: by the name ``default-scheduler``, with the lease ``kube-scheduler`` in
+``kube-system``, and as the user ``system:kube-scheduler``, proved by a client certificate, with the rights that the API
+server's bootstrap policy gives to that name and no others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 import yaml
+from e2e.upstream.disks import Disks
 from e2e.upstream.identity import make_identity
 from e2e.upstream.nodes import NODES, HollowNodes
 from tests.support.client import ApiError
@@ -58,6 +60,7 @@ class UpstreamCluster:
         self._closing = contextlib.ExitStack()
         self._processes: list[ServerProcess] = []
         self._nodes: HollowNodes | None = None
+        self._disks: Disks | None = None
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -65,6 +68,7 @@ class UpstreamCluster:
             stack.callback(self._keep_logs)
             self.plane.start_controller_manager("--use-service-account-credentials", "--controllers=*")
             self._nodes = stack.enter_context(HollowNodes(self.plane))
+            self._disks = stack.enter_context(Disks(self.plane.client()))
             self._start_scheduler(stack)
             self._add_add_ons()
             self._closing = stack.pop_all()
@@ -81,6 +85,8 @@ class UpstreamCluster:
         """
         if self._nodes is not None:
             self._nodes.check()
+        if self._disks is not None:
+            self._disks.check()
         for process in self._processes:
             process.check()
         self.plane.process("kube-apiserver").check()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from typing import TYPE_CHECKING
 
@@ -13,23 +12,10 @@ from tests.support.controlplane import ServerProcess
 if TYPE_CHECKING:
     from pathlib import Path
 
-FOCUS = r"\[sig-scheduling\]"
-SKIP = "OffByDefault"  # specs of feature gates that a cluster does not have without asking for them
+    from e2e.upstream.selections import Selection
+
 POLL_S = 1.0
 SEED = 1  # of the order of the specs: the same with every scheduler
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which specs run, as regular expressions on their full names."""
-
-    focus: str = FOCUS
-    skip: str = SKIP
-
-
-# What every change has to pass: the conformance specs, without the one that waits for five minutes whether a pod that
-# must not be placed stays pending.
-QUICK = Selection(focus=rf"{FOCUS}.*\[Conformance\]", skip=rf"{SKIP}|one using 0\.0\.0\.0 hostIP")
 
 
 class SuiteError(Exception):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from e2e.upstream.cluster import BERTH, LEASE, USER, UpstreamCluster
+from e2e.upstream.disks import VOLUMES
 from tests.support.client import PODS
 
 if TYPE_CHECKING:
@@ -62,3 +63,21 @@ def test_a_deployment_runs_and_goes_as_on_real_nodes(api: ApiClient) -> None:
     api.patch(f"{DEPLOYMENTS}/web", {"spec": {"replicas": 0}})
     api.wait_for(f"{DEPLOYMENTS}/web", lambda it: not it["status"].get("replicas"), deadline_s=60)
     api.wait_for(PODS, lambda it: not it["items"], deadline_s=60)
+
+
+def test_a_disk_comes_and_goes_with_its_claim(api: ApiClient) -> None:
+    """By the scheduler's choice of a node, the provisioner and the volume controller, one after the other."""
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claims = "/api/v1/namespaces/default/persistentvolumeclaims"
+    api.post(claims, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": claim})
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    spec = {"containers": [{"name": "db", "image": "registry.example/db:1"}], "volumes": [volume]}
+    api.post(PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db"}, "spec": spec})
+    pod = api.wait_for(f"{PODS}/db", lambda it: it["status"].get("phase") == "Running", deadline_s=60)
+    bound = api.get(f"{claims}/data")
+    disk = api.get(f"{VOLUMES}/{bound['spec']['volumeName']}")
+    [term] = disk["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == [pod["spec"]["nodeName"]]
+    api.delete(f"{PODS}/db")
+    api.delete(f"{claims}/data")
+    api.wait_for(VOLUMES, lambda it: not it["items"], deadline_s=60)

@@ -19,11 +19,18 @@ HOST_PORT = (
 )
 AFFINITY = "[sig-scheduling] SchedulerPriorities [Serial] Pod should be scheduled to node that don't match"
 JOB = "[sig-apps] Job should delete a job [Conformance]"
-SPECS = (PREEMPTION, GANG, HOST_PORT, AFFINITY, JOB)
+DAEMONS = "[sig-apps] Daemon set should run and stop simple daemon [Conformance] [Serial]"
+ROLLBACK = "[sig-apps] Daemon set should rollback without unnecessary restarts [Conformance] [Serial]"
+DEVICES = "[sig-node] [DRA] control plane supports init containers"
+CLASSES = (
+    "[sig-storage] StorageClasses CSI Conformance should run through the lifecycle of a StorageClass [Conformance]"
+)
+SPECS = (PREEMPTION, GANG, HOST_PORT, AFFINITY, JOB, DAEMONS, ROLLBACK, DEVICES, CLASSES)
 
 SELECTED: Mapping[str, tuple[Sequence[str], set[str]]] = {
     "all of scheduling that is on by default": ([], {PREEMPTION, HOST_PORT, AFFINITY}),
     "the short conformance specs": (["--quick"], {PREEMPTION}),
+    "what passes on hollow nodes beside": (["--wide"], {DAEMONS, DEVICES, CLASSES}),
     "those of another group": (["--focus", r"\[sig-apps\] Job"], {JOB}),
     "all but some": (["--skip", "Priorities|hostPort"], {PREEMPTION, GANG}),
 }
