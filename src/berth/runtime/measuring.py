@@ -15,7 +15,8 @@ from berth.runtime.metrics.client import ClientMetrics
 from berth.runtime.metrics.instruments import Registry
 from berth.runtime.metrics.process import register_build, register_registrations, register_tasks
 from berth.runtime.metrics.scheduler import SchedulerMetrics
-from berth.scheduling.engine import UNSCHEDULABLE, Engine
+from berth.scheduling.engine import Engine
+from berth.scheduling.failures import UNSCHEDULABLE
 from berth.scheduling.instructions import Bind, Instruction, Report
 
 BINDING: Final = "binding"

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -32,25 +32,21 @@ from berth.framework.events import (
     Resource,
 )
 from berth.framework.features import Features
-from berth.framework.interface import Eviction
 from berth.framework.profile import Profile
 from berth.framework.run import run_unreserve
 from berth.framework.status import SUCCESS, Status, error
 from berth.queueing.changes import detect_node_changes, detect_pod_changes
 from berth.queueing.entries import QueuedPodInfo
-from berth.queueing.queue import QueueError, SchedulingQueue
+from berth.queueing.queue import SchedulingQueue
 from berth.scheduling.algorithm import Algorithm
 from berth.scheduling.cycle import Failure, Placement, failure_of_one_node, run_cycle
-from berth.scheduling.diagnosis import FitError
+from berth.scheduling.failures import Failures
 from berth.scheduling.instructions import Bind, Drop, Evict, Instruction, Report
 from berth.scheduling.nominations import Nominations
 from berth.scheduling.observer import EngineObserver, NoCycleObserver
 from berth.scheduling.waiting import WaitingPod, WaitingPods
 
 _log = logging.getLogger(__name__)
-
-UNSCHEDULABLE: Final = "Unschedulable"
-SCHEDULER_ERROR: Final = "SchedulerError"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +97,9 @@ class Engine:
         self.queue = queue
         self.waiting = WaitingPods()
         self.nominations = Nominations(queue, cluster, lister, profiles.keys(), settings.victim_patience_s)
+        self._failures = Failures(
+            queue, self.nominations, lister, evicts_beside=features.enabled("SchedulerAsyncPreemption")
+        )
         self.profiles = profiles
         self._features = features
         self._lister = lister
@@ -275,7 +274,7 @@ class Engine:
         finally:
             self._is_deciding = False
         if isinstance(outcome, Failure):
-            return self._failed(queued, outcome)
+            return self._failures.returned(queued, outcome)
         return self._bind(algorithm.profile, queued, outcome)
 
     def _bind(self, profile: Profile, queued: QueuedPodInfo, placement: Placement) -> Bind:
@@ -330,7 +329,7 @@ class Engine:
         forgotten = self._forget(bind)
         if forgotten and not status.rejected:
             self._move(ASSIGNED_POD_DELETE, pod, None)
-        report = self._failed(bind.queued, failure)
+        report = self._failures.returned(bind.queued, failure)
         if forgotten and status.rejected:
             self._move(ASSIGNED_POD_DELETE, pod, None, lambda other: other.uid != pod.uid)
         return report if isinstance(report, Report) else None
@@ -345,92 +344,11 @@ class Engine:
 
     def still_wanted(self, evict: Evict) -> bool:
         """Whether the pod that victims have to go for is there, and waits for a node."""
-        preemptor = evict.eviction.preemptor.pod
-        now = self._lister(preemptor.key)
-        return now is not None and now.uid == preemptor.uid and not now.spec.node_name
+        return self._failures.still_wanted(evict)
 
     def eviction_ended(self, evict: Evict, *, ok: bool) -> None:
-        """The victims have been told to go.
-
-        If that failed for some, the pod is tried again at once; also if something has happened meanwhile that helps it,
-        for which it was held back: that will not happen again.
-        """
-        evict.eviction.progress.ended()
-        self.nominations.victims_told(evict.eviction)
-        preemptor = evict.eviction.preemptor.pod
-        if evict.in_flight is not None:
-            self._return(evict.in_flight, evict, ok=ok)
-        entry = self.queue.get_pod(preemptor.key)
-        if not ok or (entry is not None and entry.gated):
-            self.queue.activate([preemptor])
-
-    def _return(self, queued: QueuedPodInfo, evict: Evict, *, ok: bool) -> None:
-        """The attempt at a pod, of which its evictions were a part, is over; if they failed, promises are as before."""
-        now = self._lister(queued.key)
-        if now is None or now.uid != queued.uid or now.spec.node_name:
-            self.queue.done(queued.uid)
-        else:
-            queued.info = queued.info.next(now)
-            self._requeue(queued)
-        if not ok:
-            waiting = (self.queue.get_pod(pod.key) for pod in (queued.pod, *evict.displaced))
-            for entry in waiting:
-                if entry is not None:
-                    self.queue.nominator.add(entry.info)
-
-    # -- failures -------------------------------------------------------------------------------------------------
-
-    def _failed(self, queued: QueuedPodInfo, failure: Failure) -> Instruction:
-        pod = queued.info.pod
-        queued.unschedulable_plugins = set()
-        queued.pending_plugins = set()
-        if failure.fit_error is not None:
-            queued.unschedulable_plugins |= failure.fit_error.unschedulable_plugins
-            queued.pending_plugins |= failure.fit_error.pending_plugins
-        now = self._lister(pod.key)
-        evict = None
-        if now is not None and now.uid != pod.uid:
-            self.queue.done(pod.uid)
-            return Drop(pod)
-        if now is None or now.spec.node_name:
-            self.queue.done(pod.uid)
-        else:
-            queued.info = queued.info.next(now)
-            evict = self._prepare_eviction(failure.eviction, queued)
-            if failure.awaited is not None:
-                self.nominations.victims_go(failure.awaited)
-            if evict is None or evict.in_flight is None:
-                self._requeue(queued)
-            self.queue.nominator.add(queued.info, failure.nominated_node_name)
-        return Report(
-            pod=now or pod,
-            controller=pod.spec.scheduler_name,
-            reason=UNSCHEDULABLE if failure.status.rejected else SCHEDULER_ERROR,
-            message=failure.status.message,
-            nominated_node_name=failure.nominated_node_name,
-            evict=evict,
-            victims=None if failure.eviction is None else len(failure.eviction.victims),
-            after_failure=None if evict is None else partial(_without_room, failure.fit_error),
-        )
-
-    def _prepare_eviction(self, eviction: Eviction | None, queued: QueuedPodInfo) -> Evict | None:
-        """From now on the pod is held back, and less important pods have no claim to the node any more."""
-        if eviction is None:
-            return None
-        live = tuple(victim for victim in eviction.victims if victim.pod.metadata.deletion_timestamp is None)
-        if not live:
-            self.nominations.victims_go(eviction)
-            return None
-        eviction.progress.started()
-        displaced = self.nominations.displaced_by(eviction.preemptor, eviction.node_name)
-        in_flight = None if self._features.enabled("SchedulerAsyncPreemption") else queued
-        return Evict(eviction=eviction, live=live, displaced=displaced, in_flight=in_flight)
-
-    def _requeue(self, queued: QueuedPodInfo) -> None:
-        try:
-            self.queue.add_unschedulable_if_not_present(queued)
-        except QueueError as fault:  # it was given up while it was bound, and has changed since
-            _log.warning("an attempt failed: %s", fault)
+        """The victims have been told to go; *ok* unless that failed for some."""
+        self._failures.eviction_ended(evict, ok=ok)
 
     # -- keeping count --------------------------------------------------------------------------------------------
 
@@ -514,9 +432,3 @@ class Engine:
 
 def _nobody_asks(uid: PodUid) -> None:
     del uid
-
-
-def _without_room(fit_error: FitError | None, why: str) -> str:
-    """The text of a failure, in which no room could be made because of *why*."""
-    told = f"preemption: {why}"
-    return told if fit_error is None else fit_error.with_post_filter_message(told).message
