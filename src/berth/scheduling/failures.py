@@ -75,10 +75,15 @@ class Failures:
             queued.info = queued.info.next(now)
             self._requeue(queued)
         if not ok:
-            waiting = (self._queue.get_pod(pod.key) for pod in (queued.pod, *evict.displaced))
-            for entry in waiting:
-                if entry is not None:
-                    self._queue.nominator.add(entry.info)
+            for pod in (queued.pod, *evict.displaced):
+                self._hope_as_shown(pod)
+
+    def _hope_as_shown(self, pod: Pod) -> None:
+        """Let a pod that waits hope for the node that the API server shows it to be promised."""
+        entry, now = self._queue.get_pod(pod.key), self._lister(pod.key)
+        if entry is not None and now is not None and entry.uid == now.uid:
+            entry.info = entry.info.next(now)
+            self._queue.nominator.add(entry.info)
 
     def returned(self, queued: QueuedPodInfo, failure: Failure) -> Instruction:
         """Have a pod wait after an attempt that failed; returns what is to be done and told."""
