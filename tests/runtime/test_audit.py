@@ -195,6 +195,17 @@ async def test_a_malformed_object_is_told_of_once_for_each_version(caplog: pytes
     assert desk.world.cluster.table.row_of("n1") is not None
 
 
+async def test_nothing_is_remembered_of_a_malformed_object_that_is_gone() -> None:
+    broken = replace(N1, status=replace(N1.status, allocatable={"cpu": "much"}))
+    desk = Desk().hold(broken)
+    audit = desk.audit()
+    for _ in range(2):
+        assert [await audit.look(), await audit.look()] == [1, 0]
+        desk.nodes.clear()
+        assert await audit.look() == 0
+        desk.hold(broken)
+
+
 @in_virtual_time
 async def test_it_looks_once_per_period() -> None:
     desk = Desk().hold(N1)

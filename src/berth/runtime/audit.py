@@ -68,7 +68,9 @@ class SelfAudit:
         self._engine, self._pods, self._nodes, self._others = engine, pods, nodes, others
         self._found, self._finished, self._clock = found, finished, clock
         self._idle_promises: set[str] = set()  # uids of claims that were promised although nobody was on his way
-        self._hopeless: dict[tuple[str, Key], str] = {}  # what could not be mended -> the version for which it is so
+        # What could not be mended -> the version for which it is so; by the last audit, and by the one under way.
+        self._hopeless: dict[tuple[str, Key], str] = {}
+        self._still_hopeless: dict[tuple[str, Key], str] = {}
 
     async def run(self, period_s: float) -> None:
         """Audit every *period_s* seconds until cancelled."""
@@ -83,6 +85,7 @@ class SelfAudit:
             count += differs
             if step % _AT_ONCE == _AT_ONCE - 1:
                 await asyncio.sleep(0)
+        self._hopeless, self._still_hopeless = self._still_hopeless, {}
         self._finished()
         return count
 
@@ -284,12 +287,11 @@ class SelfAudit:
     def _differs(self, what: str, key: Key, version: str, mend: Callable[[], bool]) -> bool:
         """Tell of a difference and mend it, unless that was tried in vain for this very version."""
         if self._hopeless.get((what, key)) == version:
+            self._still_hopeless[what, key] = version
             return False
         mended = mend()
-        if mended:
-            self._hopeless.pop((what, key), None)
-        else:
-            self._hopeless[what, key] = version
+        if not mended:
+            self._still_hopeless[what, key] = version
         name = "/".join(part for part in key if part)
         outcome = "mended" if mended else "cannot be mended"
         _log.error("self-audit: %s %s: belief and informer differ, %s", what, name, outcome)
