@@ -37,10 +37,9 @@ def evictions_fail(stage: Stage) -> None:
     """Important pods come to a full cluster while deletions fail, are shown late, or are no longer wanted."""
     _fill(stage)
     stage.start().wait_synced()
-    wasted = 0
-    wasted += _late_events(stage)
-    wasted += _failing_deletions(stage)
-    wasted += _preemptor_gone(stage)
+    _for_a_while(stage, LATE_EVENTS, "late events", 3)
+    _for_a_while(stage, NO_DELETES, "refused deletions", 2)
+    wasted = _preemptor_gone(stage)
     wasted += _node_gone(stage)
     _blame_needless_evictions(stage, wasted)
 
@@ -85,22 +84,13 @@ def _high(stage: Stage, name: str, count: int) -> list[str]:
     return names
 
 
-def _late_events(stage: Stage) -> int:
-    stage.plan.special = LATE_EVENTS
-    names = _high(stage, "late", 3)
-    time.sleep(stage.chance.uniform(0.5, 2.0))
-    stage.plan.heal()
-    _ends_soon(stage, "bound after late events", lambda: _are_bound(stage, names))
-    return 0
-
-
-def _failing_deletions(stage: Stage) -> int:
-    stage.plan.special = NO_DELETES
-    names = _high(stage, "refused", 2)
+def _for_a_while(stage: Stage, faults: Mapping[tuple[str, str], Rates], what: str, count: int) -> None:
+    """Important pods come, and *faults* keep them from their nodes for a second or two."""
+    stage.plan.special = faults
+    names = _high(stage, what.replace(" ", "-"), count)
     time.sleep(stage.chance.uniform(0.5, 2.5))
     stage.plan.heal()
-    _ends_soon(stage, "bound after refused deletions", lambda: _are_bound(stage, names))
-    return 0
+    _ends_soon(stage, f"bound after {what}", lambda: _are_bound(stage, names))
 
 
 def _preemptor_gone(stage: Stage) -> int:
